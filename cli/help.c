@@ -229,6 +229,19 @@ static void manual_tail(void) {
            "its\ncompiler.\n");
 }
 
+#define LOG_VARIABLE "KVCULL_LOG"
+
+static void manual_subjects(void) {
+    const char *name, *summary;
+
+    printf(".Bl -tag -width Ds -compact\n");
+    for (size_t i = 0; kvc_log_subject(i, &name, &summary); i++) {
+        printf(".It Cm %s\n", name);
+        cli_roff(summary);
+    }
+    printf(".El\n");
+}
+
 static void manual_environment(const char *command) {
     static const struct {
         const char *command, *name, *text;
@@ -238,6 +251,10 @@ static void manual_environment(const char *command) {
          "neoni8mm. "
          "The default is the fastest that the CPU supports. It does not change results."},
         {"", "KVCULL_DATA", "The folder of bundled data. The default is the folder where it was installed."},
+        {"", LOG_VARIABLE,
+         "LEVEL[,SUBJECT...]: print on standard error, line by line, what the program chose and why. The levels are "
+         "error, warn, info, debug and off (the default); each includes those before it. Without subjects all lines of "
+         "the level are printed. The subjects:"},
         {"", "XDG_CACHE_HOME",
          "The folder in which a folder kvcull stores compiled kernels of OpenCL devices (~/.cache). PoCL stores its "
          "own "
@@ -260,6 +277,8 @@ static void manual_environment(const char *command) {
         any = true;
         printf(".It Ev %s\n", variables[i].name);
         cli_roff(variables[i].text);
+        if (strcmp(variables[i].name, LOG_VARIABLE) == 0)
+            manual_subjects();
     }
     if (any)
         printf(".El\n");

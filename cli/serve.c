@@ -87,8 +87,8 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_FLAG, 'q', "quiet", NULL, "print only the address and errors", &o.common.quiet, 0, 0, NULL},
         {CLI_FLAG, 0, "log", NULL,
-         "print a line on standard error for each request: time, method, path, status, tokens and seconds, but no "
-         "contents",
+         "print a line on standard error for each request: time, method, path, status, tokens (in, cached, out) and "
+         "seconds, but no contents",
          &o.log, 0, 0, NULL},
         {CLI_FLAG, 0, "fields", NULL, "print a table of the fields that a request can have, then exit", &fields, 0, 0,
          NULL},

@@ -7,6 +7,7 @@ libkvc_la_SOURCES += \
 	core/base/error.c \
 	core/base/float.c \
 	core/base/hash.c \
+	core/base/log.c \
 	core/base/nearest.c \
 	core/base/printable.c \
 	core/base/threads.c \
@@ -33,6 +34,7 @@ libkvc_la_SOURCES += \
 	core/engine/finite.c \
 	core/engine/growable.c \
 	core/engine/linear.c \
+	core/engine/log_set.c \
 	core/engine/logprobs.c \
 	core/engine/network.c \
 	core/engine/runner.c \

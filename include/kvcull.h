@@ -164,8 +164,8 @@ struct kvc_memory {
 /** A backend with its threads, its memory and the policies it knows. */
 struct kvc_engine;
 /** Opens a backend. `options` NULL: the defaults. Close the engine with kvc_engine_close. Fails with KVC_USAGE for an
- * unknown backend or a value out of range, and with KVC_RESOURCE if this build lacks the backend, the device cannot be
- * used or memory runs out. */
+ * unknown backend, a value out of range or an invalid KVCULL_LOG, and with KVC_RESOURCE if this build lacks the
+ * backend, the device cannot be used or memory runs out. */
 enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct kvc_engine **engine,
                                 struct kvc_error *error);
 /** Frees an engine. Everything opened from it must be closed before. NULL is allowed. */
@@ -198,6 +198,54 @@ bool kvc_backend(size_t i, struct kvc_backend_info *info);
 /** Describes one device of a backend in one line of at most `capacity` bytes: `device` is the number N in "opencl:N".
  * Returns false past the last device, and for backends without numbered devices. */
 bool kvc_backend_device(size_t backend, size_t device, char *text, size_t capacity);
+
+/* ---- log: what the library chose, and why -------------------------------------------------------------------- */
+
+/** How much a line of the log matters. A log with a level contains the lines of that level and of those before it. */
+enum kvc_log_level {
+    KVC_LOG_OFF,   /**< no lines */
+    KVC_LOG_ERROR, /**< failures */
+    KVC_LOG_WARN,  /**< results may be unexpected, such as memory that is short */
+    KVC_LOG_INFO,  /**< choices for an engine, a model, a session or a request */
+    KVC_LOG_DEBUG  /**< choices within a prompt or a step */
+};
+/** Returns "off", "error", "warn", "info" or "debug". */
+const char *kvc_log_level_name(enum kvc_log_level level);
+
+/** The subjects of lines. */
+enum kvc_log_subject {
+    KVC_LOG_DEVICE,  /**< the backend, its instruction set and its memory */
+    KVC_LOG_MODEL,   /**< shapes, weight types and arithmetic of a model */
+    KVC_LOG_MEMORY,  /**< blocks that lists get and free, and requests that fail */
+    KVC_LOG_CACHE,   /**< entry types, lists, evictions and copies of sessions */
+    KVC_LOG_POLICY,  /**< which method holds which stage, and how a prompt is computed */
+    KVC_LOG_RANKS,   /**< how the processes of a parallel run divide the work */
+    KVC_LOG_SERVER,  /**< admission of requests, and reuse of sessions */
+    KVC_LOG_SUBJECTS /**< number of subjects */
+};
+/** Describes the i-th subject: its name in a choice of lines, and what its lines are about. Returns false past the last
+ * one. */
+bool kvc_log_subject(size_t i, const char **name, const char **summary);
+
+/** Receives a line of the log, without a newline. Several threads may call it at the same time if several threads call
+ * kvc_log_line. It must not use the engine. */
+typedef void kvc_log_fn(void *user, enum kvc_log_level level, enum kvc_log_subject subject, const char *line);
+/** Chooses the lines that an engine writes, in place of the environment variable KVCULL_LOG, which kvc_engine_open
+ * reads. `lines` is "LEVEL[,SUBJECT...]", such as "info" (all subjects) or "debug,cache,memory"; NULL: none. `write`
+ * receives the lines, with `user` as its argument; NULL: standard error. The lines about the open engine are written
+ * again. The other processes of a parallel run keep their choice. Fails with KVC_USAGE for an unknown level or
+ * subject, and then changes nothing. */
+enum kvc_status kvc_log_set(struct kvc_engine *engine, const char *lines, kvc_log_fn *write, void *user,
+                            struct kvc_error *error);
+/** Returns true if the engine writes lines of this level and subject. */
+bool kvc_log_on(const struct kvc_engine *engine, enum kvc_log_level level, enum kvc_log_subject subject);
+/** Writes a line of a program, if the engine writes lines of this level and subject. Any thread may call it. */
+void kvc_log_line(const struct kvc_engine *engine, enum kvc_log_level level, enum kvc_log_subject subject,
+                  const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 4, 5)))
+#endif
+    ;
 
 /* ---- models ------------------------------------------------------------------------------------------------- */
 

@@ -106,6 +106,27 @@ static void broadcast_close(struct kvc_model *model) {
     (void)kvc_call_end(model->engine->ranks, KVC_OK, NULL);
 }
 
+/* Logs what the files have, which part of it this process has, and the arithmetic in force. */
+static void log_model(const struct kvc_model *model) {
+    const struct kvc_log *log = &model->engine->log;
+    const struct kvc_network *network = &model->network;
+    const struct kvc_model_info *info = &model->info;
+    KVC_LOG(log, KVC_LOG_INFO, KVC_LOG_MODEL,
+            "%s: %s, %s; %u layers with attention, %u recurrent; hidden %u, H=%u, H_kv=%u, d=%u, vocabulary %u",
+            info->path, info->format, info->architecture, info->layers, info->recurrent_layers, info->hidden,
+            info->heads, info->kv_heads, info->head_size, info->vocab);
+    KVC_LOG(log, KVC_LOG_INFO, KVC_LOG_MODEL,
+            "weights %s: %llu bytes, of which %llu are used in the mapped file; linear layers in %s%s",
+            info->weight_types, (unsigned long long)info->weight_bytes, (unsigned long long)info->mapped_bytes,
+            info->math == KVC_MATH_INT8 ? "int8" : "float",
+            info->math == model->engine->math ? "" : ", because no weight is quantized");
+    if (model->engine->ranks)
+        KVC_LOG(log, KVC_LOG_INFO, KVC_LOG_RANKS, "part of the model: H=%u, H_kv=%u from KV head %u, layers %u to %u",
+                network->heads, network->kv_heads, network->part.first_kv_head, network->part.first_layer,
+                network->part.pipeline ? network->part.first_layer + network->part.own_layers - 1
+                                       : network->layers - 1);
+}
+
 enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, struct kvc_model **model,
                                struct kvc_error *error) {
     *model = NULL;
@@ -123,6 +144,7 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
         return status;
     }
     made->info.math = kvc_linear_math(&made->network, engine->math);
+    log_model(made);
     *model = made;
     return broadcast_open(made, path, error);
 }

@@ -26,6 +26,9 @@ static void take_out(struct serve_loop *loop, size_t i) {
     loop->kept[i] = loop->kept[--loop->kept_count];
 }
 
+/* Logs a decision about a request. */
+#define ADMIT_LOG(loop, level, ...) kvc_log_line((loop)->serve->engine, level, KVC_LOG_SERVER, __VA_ARGS__)
+
 /* Closes the least recently used session except `but`. Returns false if there is none. */
 static bool drop_oldest(struct serve_loop *loop, const struct kvc_session *but) {
     size_t oldest = loop->kept_count;
@@ -35,6 +38,8 @@ static bool drop_oldest(struct serve_loop *loop, const struct kvc_session *but) 
             oldest = i;
     if (oldest == loop->kept_count)
         return false;
+    ADMIT_LOG(loop, KVC_LOG_INFO, "a cached session of %zu tokens and %llu bytes is closed; %zu others stay",
+              loop->kept[oldest].tokens.count, (unsigned long long)loop->kept[oldest].bytes, loop->kept_count - 1);
     kvc_session_close(loop->kept[oldest].session);
     take_out(loop, oldest);
     return true;
@@ -177,13 +182,28 @@ static enum kvc_status check_fork(const struct serve_loop *loop, const struct se
                           "send a shorter text, or ask for a shorter answer");
 }
 
+/* Logs, once for each answer, that it waits: for `bytes` bytes, or for another answer's end if that is 0. Returns
+ * false. */
+static bool admit_later(const struct serve_loop *loop, struct serve_choice *choice, uint64_t bytes) {
+    const unsigned long long id = choice->request->id;
+    if (!choice->waited && bytes == 0)
+        ADMIT_LOG(loop, KVC_LOG_INFO, "request %llu waits: %zu answers run, as many as --batch permits", id,
+                  loop->running);
+    else if (!choice->waited)
+        ADMIT_LOG(loop, KVC_LOG_INFO, "request %llu waits: it needs %llu bytes; %llu of %llu are reserved", id,
+                  (unsigned long long)bytes, (unsigned long long)promised(loop),
+                  (unsigned long long)loop->serve->memory);
+    choice->waited = true;
+    return false;
+}
+
 bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kvc_error *error) {
     size_t kept = find_kept(loop, choice);
     const uint64_t buffer = buffer_of(choice->request);
     uint64_t bytes = 0;
     error->status = KVC_OK;
     if (loop->running >= (size_t)loop->serve->options->batch)
-        return false;
+        return admit_later(loop, choice, 0);
     if (!choice->sampler && serve_choice_sampler(choice, error) != KVC_OK)
         return true;
     if (kept < loop->kept_count && bytes_needed(choice, true, choice->request->promise, &bytes, error) != KVC_OK)
@@ -191,13 +211,13 @@ bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kv
     if (forks(choice->request) && check_fork(loop, choice, kept, bytes + buffer, error) != KVC_OK)
         return true;
     if (kept < loop->kept_count && bytes + buffer <= loop->serve->memory && !go_on(loop, choice, kept, bytes + buffer))
-        return false;
+        return admit_later(loop, choice, bytes + buffer);
     choice->goes_on = choice->session != NULL;
     if (!choice->session) {
         if (bytes_needed(choice, false, choice->request->promise, &bytes, error) != KVC_OK)
             return true;
         if (!make_room(loop, bytes + buffer, NULL))
-            return false;
+            return admit_later(loop, choice, bytes + buffer);
         if (open_session(choice, bytes, error) != KVC_OK)
             return true;
     }
@@ -207,6 +227,13 @@ bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kv
     count_buffer(choice->request, buffer);
     loop->running++;
     choice->stage = SERVE_PROMPT;
+    ADMIT_LOG(
+        loop, KVC_LOG_INFO,
+        "request %llu, answer %u admitted with %s: %zu prompt tokens, %zu from a cached session; %llu bytes reserved, "
+        "%llu of %llu in all",
+        (unsigned long long)choice->request->id, choice->index, choice->request->spec, choice->prompt->count,
+        choice->cached, (unsigned long long)bytes, (unsigned long long)promised(loop),
+        (unsigned long long)loop->serve->memory);
     return true;
 }
 

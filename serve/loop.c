@@ -150,6 +150,8 @@ static void loop_finish(struct serve_loop *loop, struct serve_choice *choice, co
     m->answers++;
     m->prompt_tokens += choice->prompt->count;
     m->cached_tokens += choice->cached;
+    if (choice->index % (uint64_t)choice->request->values.n == 0) /* the first answer of its prompt */
+        choice->request->cached_tokens += choice->cached;
     m->answer_tokens += choice->answer.count;
     m->read_bytes += choice->stats.read_bytes;
     serve_count_evictions(m, choice->request->spec, all - cli_min(all, choice->stats.entries));

@@ -121,16 +121,18 @@ static void make_word(const char *text, char *word, size_t capacity) {
     word[i] = '\0';
 }
 
-/* Writes the number of prompt and answer tokens, and the time of the first answer token. */
+/* Writes the number of prompt and answer tokens, the prompt tokens that a cached session held already, and the time of
+ * the first answer token. */
 static void put_tokens(const struct serve_request *request, char *line, size_t capacity) {
     unsigned long long prompt = 0;
     for (size_t i = 0; i < request->prompt_count; i++)
         prompt += request->prompts[i].count;
     pthread_mutex_lock(&request->serve->lock);
     const unsigned long long answer = request->tokens_out;
+    const unsigned long long cached = request->cached_tokens;
     const double first = request->first_token;
     pthread_mutex_unlock(&request->serve->lock);
-    const int length = snprintf(line, capacity, " in=%llu out=%llu", prompt, answer);
+    const int length = snprintf(line, capacity, " in=%llu cached=%llu out=%llu", prompt, cached, answer);
     if (answer > 0)
         snprintf(line + length, capacity - (size_t)length, " first=%.3f", first);
 }

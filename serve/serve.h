@@ -61,6 +61,7 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     bool goes_on;                /* it continues a session of an earlier turn */
     size_t seen, cached;         /* prompt tokens in the session: now, and when the answer began */
     size_t share_at;             /* prompt tokens after which a copy is cached for other prompts; 0: none */
+    bool waited;                 /* it had to wait for memory or for a place in the batch */
     bool looked;                 /* prefixes shared with other prompts have been searched for */
     int32_t pending;             /* the last token, which the session has not computed yet */
     struct serve_tokens answer;
@@ -124,10 +125,11 @@ struct serve_request {
     uint64_t buffered; /* bytes of --mem reserved for `out` */
     bool out_over;
     size_t choices_over;
-    uint64_t tokens_out; /* tokens of all answers so far */
-    double first_token;  /* seconds after the arrival */
-    void *connection;    /* struct MHD_Connection */
-    int descriptor;      /* the connection's socket */
+    uint64_t tokens_out;    /* tokens of all answers so far */
+    uint64_t cached_tokens; /* tokens of all prompts that cached sessions held */
+    double first_token;     /* seconds after the arrival */
+    void *connection;       /* struct MHD_Connection */
+    int descriptor;         /* the connection's socket */
     bool suspended;
     struct serve_request *next; /* in the queue, then in the engine thread's list */
 };

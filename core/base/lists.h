@@ -32,8 +32,9 @@ struct kvc_device {
     struct kvc_memory memory;          /* counted by the backend at every allocation */
     char name[128];                    /* "cpu (avx512, 2 threads)" */
     uint64_t capacity;                 /* bytes of the device's own memory; 0: it has none */
-    uint64_t refused;   /* size of the last failed allocation; 0: none has failed since this was cleared */
-    uint64_t saturated; /* number of F16 stores clipped to the largest finite value, up to the last sync */
+    uint64_t refused;          /* size of the last failed allocation; 0: none has failed since this was cleared */
+    uint64_t saturated;        /* number of F16 stores clipped to the largest finite value, up to the last sync */
+    const struct kvc_log *log; /* of the engine that opened the device (core/base/log.h); NULL: none */
 };
 
 /* How entries are stored. A block holds KVC_TILE keys, then KVC_TILE values, each of row_bytes bytes. F32: d floats.

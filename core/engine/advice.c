@@ -91,6 +91,10 @@ enum kvc_status kvc_advise(const struct kvc_session *session, uint64_t tokens, e
     char text[32];
     if (status != KVC_RESOURCE || !error || !device->refused || !device->capacity || !session->runner->network)
         return status;
+    KVC_LOG(&session->engine->log, KVC_LOG_WARN, KVC_LOG_MEMORY,
+            "%s has no room for %llu bytes: %llu of %llu bytes are used", device->name,
+            (unsigned long long)device->refused, (unsigned long long)device->memory.now_total,
+            (unsigned long long)device->capacity);
     device->refused = 0;
     need.others = device->memory.now_total - device->memory.now[KVC_MEMORY_HIDDEN];
     need.others -= kvc_min_u64(need.others, mine);

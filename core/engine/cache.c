@@ -3,6 +3,7 @@
 #include "core/engine/cache.h"
 
 #include "core/base/integers.h"
+#include "core/base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -260,6 +261,10 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
     record_peak(cache);
     for (uint32_t h = 0; h < heads && old->host_base; h++)
         cache->cache_bytes -= free_head(cache, layer, h, kvc_slots_kept(base[h + 1] - base[h], head_slots(old, h)));
+    KVC_LOG(cache->device->log, KVC_LOG_DEBUG, KVC_LOG_MEMORY,
+            "layer with %u lists: %u slots become %u; the session holds %llu bytes of blocks and %llu of state", heads,
+            slots(old), base[heads], (unsigned long long)cache->cache_bytes,
+            (unsigned long long)(cache->state_bytes - layer->state_bytes));
     free_arrays(cache, layer);
     *layer = made;
     free(fresh.block);

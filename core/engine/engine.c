@@ -133,9 +133,13 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
     if ((unsigned)options->math > KVC_MATH_INT8)
         return kvc_fail(error, KVC_USAGE, "math=%u: must be KVC_MATH_FLOAT, KVC_MATH_INT8 or KVC_MATH_FAST",
                         (unsigned)options->math);
+    struct kvc_log log = {.rank = -1};
+    if (kvc_log_read("KVCULL_LOG", getenv("KVCULL_LOG"), &log, error) != KVC_OK)
+        return KVC_USAGE;
     struct kvc_engine *made = calloc(1, sizeof *made);
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "engine: no memory for %zu bytes", sizeof *made);
+    made->log = log;
     while (kvc_policy_list[made->policy_count])
         made->policy_count++;
     made->policies = malloc((made->policy_count + 1) * sizeof *made->policies);
@@ -150,11 +154,15 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         kvc_engine_close(made);
         return status;
     }
+    made->device->log = &made->log;
     made->math = options->math;
     made->ranks = kvc_ranks_several(options->ranks) ? options->ranks : NULL;
+    if (made->ranks)
+        made->log.rank = made->ranks->link->rank;
     *engine = made;
     const enum kvc_status everywhere = broadcast_open(made, options, error);
     attach(made);
+    kvc_log_engine(made);
     return everywhere;
 }
 

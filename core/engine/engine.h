@@ -2,6 +2,7 @@
 #ifndef KVC_CORE_ENGINE_ENGINE_H
 #define KVC_CORE_ENGINE_ENGINE_H
 
+#include "core/base/log.h"
 #include "core/base/ops.h"
 #include "core/base/policy_list.h"
 #include "core/ranks/ranks.h"
@@ -14,10 +15,14 @@ struct kvc_engine {
     size_t policy_count;
     kvc_interrupt_fn *interrupt; /* NULL: none */
     void *interrupt_user;
+    struct kvc_log log; /* referenced by the device */
 };
 
 /* Returns KVC_USAGE if the program interrupts the computation. */
 enum kvc_status kvc_engine_go_on(const struct kvc_engine *engine, struct kvc_error *error);
+
+/* Logs which device and which part of a parallel run the engine has. */
+void kvc_log_engine(const struct kvc_engine *engine);
 
 const struct kvc_policy_class *kvc_engine_find_policy(const struct kvc_engine *engine, const char *name, size_t length);
 

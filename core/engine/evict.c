@@ -4,6 +4,7 @@
 #include "core/engine/evict.h"
 
 #include "core/base/integers.h"
+#include "core/base/log.h"
 #include "core/engine/expired.h"
 #include "core/stage/stage.h"
 
@@ -60,7 +61,12 @@ static enum kvc_status evict_unkept(struct kvc_stage *stage, const struct kvc_re
     kvc_select_evicted(session, stage->layer, kept, to);
     session->evictions.touched[stage->layer] = session->evictions.thinned[stage->layer] = true;
     stage->evicted = true;
+    const uint64_t before = stage->info.entries;
     stage->info.entries = kvc_cache_most(&session->cache, stage->layer);
+    KVC_LOG(device->log, KVC_LOG_DEBUG, KVC_LOG_CACHE,
+            "layer %u: evicted at token %llu; the longest list had %llu entries, %s %llu", stage->layer,
+            (unsigned long long)stage->info.now, (unsigned long long)before, to.buffer ? "and has at most" : "and has",
+            (unsigned long long)stage->info.entries);
     return kvc_cache_positions_renew(session, stage->layer, error);
 }
 

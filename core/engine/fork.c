@@ -37,6 +37,9 @@ enum kvc_status kvc_session_fork(struct kvc_session *session, struct kvc_session
         return kvc_fail(error, status, "fork: %s", cause.text);
     }
     *copy = made;
+    KVC_LOG(&session->engine->log, KVC_LOG_INFO, KVC_LOG_CACHE, "session forked: %llu tokens, %llu bytes copied",
+            (unsigned long long)session->tokens,
+            (unsigned long long)(made->cache.cache_bytes + made->cache.state_bytes));
     struct kvc_packet *packet = kvc_call_begin(kvc_session_ranks(session), KVC_CALL_FORK);
     if (packet) {
         kvc_packet_put_pointer(packet, session);

@@ -127,6 +127,9 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
     session->sums.together = 1;
     session->sums.peak_before = session->cache.peak_bytes;
     session->cache.peak_bytes = session->cache.cache_bytes + session->cache.state_bytes;
+    KVC_LOG(device_of(session)->log, KVC_LOG_INFO, KVC_LOG_POLICY, "prompt of %llu tokens after %llu with %s: %s",
+            (unsigned long long)rows, (unsigned long long)session->tokens, session->policy->spec,
+            session->prompt.chunking.chunk ? "chunk by chunk" : "layer by layer");
     session->in_prompt = true;
     session->failed = true; /* the session counts as failed until the prompt ends */
     return KVC_OK;
@@ -302,6 +305,10 @@ static enum kvc_status rows_begin(struct kvc_session *session, const struct kvc_
     session->prompt.pseudo_offset = offset;
     free(session->prompt.pseudo_tokens);
     session->prompt.pseudo_tokens = pseudo_tokens;
+    KVC_LOG(device_of(session)->log, KVC_LOG_DEBUG, KVC_LOG_POLICY,
+            "pass over rows %u to %u of a prompt of %llu, after %llu tokens; %u rows of methods", from, from + rows - 1,
+            (unsigned long long)session->turn, (unsigned long long)session->tokens,
+            status == KVC_OK ? kvc_prompt_extra_rows(session) : 0);
     return status;
 }
 

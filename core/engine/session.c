@@ -84,6 +84,25 @@ struct kvc_span kvc_session_recurrent(const struct kvc_session *session, uint32_
     return (struct kvc_span){session->recurrent, (size_t)((delta - first) * floats * sizeof(float))};
 }
 
+/* Logs which method holds which stage, and how the entries are stored. */
+static void log_session(const struct kvc_session *session) {
+    static const enum kvc_stage_kind stages[] = {KVC_STAGE_CHUNK, KVC_STAGE_PROMPT, KVC_STAGE_PROPAGATE,
+                                                 KVC_STAGE_SELECT, KVC_STAGE_DECODE};
+    const struct kvc_log *log = &session->engine->log;
+    const struct kvc_entry_format *format = &session->cache.format;
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        const struct kvc_method *owner = kvc_policy_owner(session->policy, stages[i]);
+        if (owner)
+            KVC_LOG(log, KVC_LOG_INFO, KVC_LOG_POLICY, "%s: %s holds the stage %s", session->policy->spec,
+                    owner->policy->name, kvc_stage_name(stages[i]));
+    }
+    KVC_LOG(
+        log, KVC_LOG_INFO, KVC_LOG_CACHE,
+        "session with %s: %s entries of %u bytes, %u lists in %u layers, blocks of %u entries; up to %u rows at once",
+        session->policy->spec, kvc_type_name(format->type), 2 * format->row_bytes, kvc_cache_lists(&session->cache),
+        session->cache.layers, KVC_TILE, session->chunk);
+}
+
 static enum kvc_status create(struct kvc_runner *runner, const struct kvc_session_options *options,
                               struct kvc_session **session, struct kvc_error *error) {
     struct kvc_session_options defaults;
@@ -130,6 +149,7 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
         kvc_session_free(made);
         return status;
     }
+    log_session(made);
     *session = made;
     return KVC_OK;
 }

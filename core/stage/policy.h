@@ -54,6 +54,7 @@ enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *er
 
 /* Returns a method's forecast formulas. If the class has none, or method is NULL, all functions in it are NULL. */
 const struct kvc_forecast *kvc_method_forecast(const struct kvc_method *method);
+const char *kvc_stage_name(enum kvc_stage_kind stage);
 /* Returns the method that holds a stage, or NULL. */
 const struct kvc_method *kvc_policy_owner(const struct kvc_policy *policy, enum kvc_stage_kind stage);
 /* Returns true if every row of a session's first prompt is computed in each layer as with `full`, so that sessions may

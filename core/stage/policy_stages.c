@@ -29,7 +29,7 @@ static int readiness(const struct kvc_method *method) {
                                                                 : 0;
 }
 
-static const char *stage_name(unsigned stage) {
+const char *kvc_stage_name(enum kvc_stage_kind stage) {
     switch (stage) {
     case KVC_STAGE_CHUNK:
         return "chunk";
@@ -56,7 +56,7 @@ static enum kvc_status share_stage(struct kvc_policy *policy, unsigned stage, st
             if (owner && readiness(owner) == ready)
                 return kvc_fail(error, KVC_USAGE,
                                 "policy: %s and %s both act at the %s stage; one of them must be left out%s",
-                                owner->policy->name, method->policy->name, stage_name(stage),
+                                owner->policy->name, method->policy->name, kvc_stage_name((enum kvc_stage_kind)stage),
                                 ready == 2 ? " or limited by stages=" : "");
             if (owner)
                 method->stages &= ~stage;

@@ -8,6 +8,7 @@ check_PROGRAMS += \
 	tests/core/test_experts \
 	tests/core/test_finite \
 	tests/core/test_formula \
+	tests/core/test_log \
 	tests/core/test_measure \
 	tests/core/test_no_memory \
 	tests/core/test_policy \

@@ -208,7 +208,7 @@ def logged(ask):
 def log_of_requests():
     """One line for each request, which no request can make more of, and which tells nothing of what it says."""
     secret, host = 'kettle', b'Host: localhost'
-    when, tokens = r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ', r' in=\d+ out=%d first=\d+\.\d{3}'
+    when, tokens = r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ', r' in=\d+ cached=0 out=%d first=\d+\.\d{3}'
     for ask, wanted in (
             (lambda: server.complete(prompt=secret * 3, max_tokens=4, ignore_eos=True, user=secret, stop=secret),
              'POST /v1/completions 200' + tokens % 4),
@@ -224,7 +224,9 @@ def log_of_requests():
         line = logged(ask)
         assert re.fullmatch(when + wanted + r' all=\d+\.\d{3}', line), (line, wanted)
         assert secret not in line and line.isprintable() and len(line) < 400, line
-    assert ' in=9 out=2 ' in logged(lambda: server.complete(prompt=[5] * 9, max_tokens=2, ignore_eos=True))
+    ask = {'max_tokens': 1, 'ignore_eos': True}
+    assert ' in=9 cached=0 out=1 ' in logged(lambda: server.complete(prompt=[5] * 9, **ask))
+    assert ' in=24 cached=9 out=2 ' in logged(lambda: server.complete(prompt=[[5] * 12, [6] * 12], **ask))
 
 
 if log:
