@@ -220,7 +220,7 @@ static void manual_tail(void) {
            ".It 2\nA wrong option, policy or argument.\n"
            ".It 3\nA bad input file, or a model with logits that are NaN or infinite.\n"
            ".It 4\nNo memory, no device or no disk space.\n"
-           ".El\n.Pp\nAn error is one line on standard error. It names the object, its wrong value and the accepted "
+           ".El\n.Pp\nAn error is one line on standard error.\nIt names the object, its wrong value and the accepted "
            "values.\n"
            "If a signal ends the program, the shell reports 128 plus its number, and no half-written file remains.\n"
            "If the reader of a pipe closes it, the program ends with status 4 and without a message; so the answer "

@@ -1,26 +1,31 @@
-# docs.mk - manual pages, the methods' pages, and the tables of families, weight types and request fields. tools/manual.sh
-# makes all of them from the program's own tables, and they are committed. `make manual` writes them again; a test fails
-# when one is old or missing. Every manual page in docs/man is installed.
-manual_pages = $(patsubst $(srcdir)/%,%,$(sort $(wildcard $(srcdir)/docs/man/*.$(1))))
-dist_man1_MANS = $(call manual_pages,1)
-dist_man7_MANS = $(call manual_pages,7)
+# docs.mk - manual pages and shell completions, which `make` writes with the new program (tools/manual.sh), and the parts
+# of docs/reference that come from the program's tables, which are tracked: `make pages` writes them, and a test fails
+# when one is old or missing.
+noinst_DATA = manual.stamp
+CLEANFILES += manual.stamp
+manual.stamp: kvcull$(EXEEXT) tools/manual.sh tools/completions.sh
+	$(AM_V_GEN)$(SHELL) $(srcdir)/tools/manual.sh ./kvcull$(EXEEXT) $(srcdir) . && touch $@
 
-.PHONY: manual
-manual: kvcull
-	$(SHELL) $(srcdir)/tools/manual.sh ./kvcull $(srcdir) $(srcdir)
+# A wildcard, because a cross build from a checkout has no pages. `make install` expands it after manual.stamp is made.
+man1_MANS = $(wildcard docs/man/*.1)
+man7_MANS = $(wildcard docs/man/*.7)
+bashcompletiondir = $(datadir)/bash-completion/completions
+bashcompletion_DATA = $(wildcard docs/completions/bash/kvcull)
+zshcompletiondir = $(datadir)/zsh/site-functions
+zshcompletion_DATA = $(wildcard docs/completions/zsh/_kvcull)
+fishcompletiondir = $(datadir)/fish/vendor_completions.d
+fishcompletion_DATA = $(wildcard docs/completions/fish/kvcull.fish)
+
+.PHONY: pages
+pages: kvcull$(EXEEXT)
+	$(SHELL) $(srcdir)/tools/pages.sh ./kvcull$(EXEEXT) $(srcdir) $(srcdir)
 
 # The reference of the C interface, made from the public headers by doxygen: reference/html/index.html in the build folder.
 .PHONY: reference
 reference:
 	$(SHELL) $(srcdir)/tools/reference.sh $(srcdir) reference
 
+# A build in the source folder keeps the pages: those of a tarball are needed where the program does not run.
 mostlyclean-local:
 	rm -rf reference
-
-# What shells complete, made by tools/completions.sh from the same tables and by the same `make manual`.
-bashcompletiondir = $(datadir)/bash-completion/completions
-dist_bashcompletion_DATA = docs/completions/bash/kvcull
-zshcompletiondir = $(datadir)/zsh/site-functions
-dist_zshcompletion_DATA = docs/completions/zsh/_kvcull
-fishcompletiondir = $(datadir)/fish/vendor_completions.d
-dist_fishcompletion_DATA = docs/completions/fish/kvcull.fish
+	[ '$(srcdir)' = . ] || rm -rf docs/man docs/completions

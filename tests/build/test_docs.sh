@@ -3,6 +3,7 @@
 # links every page under docs/; the commands shown exist, with their options and methods. Files, folders, functions and
 # tests that pages and comments name exist. The test looks for a name in the code, not in other comments. "`function`
 # (`file`)" in a page says that the file has the function.
+man=$(cd "${top_builddir:-.}" && pwd)/docs/man # `make` writes the manual pages
 cd "${top_srcdir:-.}" || exit 1
 LC_ALL=C
 export LC_ALL
@@ -84,8 +85,8 @@ done <"$work/documents" >>"$work/wrong"
 
 # ---- commands, against the manual pages, the pages of the methods, and the scripts
 {
-    for page in docs/man/kvcull-*.1; do
-        command=${page#docs/man/kvcull-} command=${command%.1}
+    for page in "$man"/kvcull-*.1; do
+        command=${page##*/kvcull-} command=${command%.1}
         echo "command $command"
         sed -n 's/^\.It Fl //p' "$page" | awk -v command="$command" '{
             count = split($0, part, " , Fl ")
@@ -93,7 +94,7 @@ done <"$work/documents" >>"$work/wrong"
             for (i = 1; i <= count; i++) { sub(/ .*/, "", part[i]); print "option", command, "-" part[i], takes }
         }'
     done
-    sed -n 's/^\.Fl -\([a-z-]*\).*/any --\1/p' docs/man/kvcull.1 # other spellings of options
+    sed -n 's/^\.Fl -\([a-z-]*\).*/any --\1/p' "$man/kvcull.1" # other spellings of options
     for page in docs/reference/methods/*.md; do
         method=${page##*/} method=${method%.md}
         echo "method $method"
@@ -135,7 +136,7 @@ awk -f tests/build/commands.awk "$work/known_commands" $(cat "$work/documents") 
 }' | while IFS=' ' read -r where path; do
     case $path in
     *\**) set -- $path; [ -e "$1" ] && continue ;;
-    tests/cache | tests/*.log | policies/list.def) continue ;; # in a build folder
+    tests/cache | tests/*.log | policies/list.def | docs/man | docs/completions) continue ;; # in a build folder
     esac
     [ -e "$path" ] || [ -e "$path.c" ] || [ -e "${path%.o}.c" ] || printf '%s %s\n' "$where" "$path"
 done | wrong 'is not there'
@@ -189,7 +190,7 @@ awk -F: 'NR == FNR { there[$1] = 1; all[NR] = $1; count = NR; next }
 
 # ---- other identifiers in documents, such as `view_evict`: a word of the sources, scripts, tests or manual pages.
 # MPI_, CUDA_ and NCCL_ names come from other projects, and a name that ends in _NAME or _name stands for any.
-find core ranks backends models policies cli eval serve bench examples include tests tools python packaging docs/man m4 dev configure.ac \
+find core ranks backends models policies cli eval serve bench examples include tests tools python packaging "$man" m4 dev configure.ac \
     -type f ! -name '*.md' ! -name '*.gguf' ! -name '*.safetensors' -exec grep -ohIE '[A-Za-z_][A-Za-z0-9_]*' {} + | sort -u >"$work/words"
 # shellcheck disable=SC2046
 grep -noE '`[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)+`' $(cat "$work/documents") /dev/null | tr -d '`' |

@@ -7,12 +7,13 @@ work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
 fail() { echo "$*"; exit 1; }
 make -C "$top_builddir" install prefix=/opt/kvcull DESTDIR="$work/root" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
 source=$(cd "$top_srcdir" && pwd)
+build=$(cd "$top_builddir" && pwd)
 cd "$work" || exit 1
 installed=root/opt/kvcull
 for file in include/kvcull.h include/kvcull/chat.h include/kvcull/policy.h include/kvcull/ranks.h include/kvcull/saved.h include/kvcull/check.h lib/libkvcull.so lib/pkgconfig/kvcull.pc bin/kvcull share/man/man1/kvcull.1; do
     [ -e "$installed/$file" ] || fail "make install left out $file"
 done
-for page in "$source"/docs/man/*.[17]; do
+for page in "$build"/docs/man/*.[17]; do
     section=${page##*.}
     [ -e "$installed/share/man/man$section/${page##*/}" ] || fail "make install left out ${page##*/}"
 done

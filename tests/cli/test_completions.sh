@@ -2,7 +2,7 @@
 # Completions of bash, zsh and fish: the words that bash offers; and zsh and fish, if installed, read their files.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
-files=$source/docs/completions
+files=$build/docs/completions
 # offers WORDS...: what bash offers for the last word of a command line.
 offers() {
     bash -c '. "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _kvcull; printf "%s\n" "${COMPREPLY[@]}"' \
