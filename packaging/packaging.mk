@@ -1,10 +1,10 @@
-# packaging.mk - what package managers and build systems of others need (docs/how-to/packages.md), the stored interface of the
-# library, and `make release`.
+# packaging.mk - what package managers and build systems of others need (docs/how-to/packages.md), the dump of the library's
+# interface that a release stores, and `make release`.
 cmakedir = $(libdir)/cmake/kvcull
 dist_cmake_DATA = packaging/cmake/kvcull-config.cmake
 nodist_cmake_DATA = packaging/cmake/kvcull-config-version.cmake
 
-# The library's interface as abidw describes it; a test compares it with the library (tools/abi.sh).
+# Stores the library's interface as abidw describes it, for a release; tests/build/test_abi.sh compares later libraries with it.
 .PHONY: abi release
 abi: libkvcull.la
 	$(SHELL) $(srcdir)/tools/abi.sh dump .libs/libkvcull.so $(srcdir)
