@@ -93,4 +93,4 @@ libkvcli_la_SOURCES += \
 demodir = $(pkgdatadir)/demo
 dist_demo_DATA = data/demo/config.json data/demo/model.safetensors data/demo/tokenizer.json \
 	data/demo/tokenizer_config.json data/demo/words.json data/demo/README.md
-EXTRA_DIST += tools/golden_metrics.py tools/train_needle.py tools/demo.sh
+EXTRA_DIST += tools/train_needle.py tools/demo.sh

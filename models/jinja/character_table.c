@@ -1,5 +1,5 @@
 /* character_table.c - character properties that Python's string methods need beyond general categories and simple case
- * mappings. Written by tools/make_characters.py from Unicode 14.0.0. */
+ * mappings. Written by tests/golden/make_characters.py from Unicode 14.0.0. */
 #include "models/jinja/characters.h"
 
 /* Uppercase characters outside category Lu. */

@@ -5,7 +5,7 @@
 # checked.
 BEGIN {
     starters = "(mpirun|srun|python3|sh|time|nice|env|sudo|podman|docker|apptainer)"
-    programs = "(kvcull|\\./dev|configure|tools/[a-z_.-]*|bench/[a-z_.-]*)"
+    programs = "(kvcull|\\./dev|configure|tools/[a-z_.-]*|tests/golden/[a-z_]*\\.py|bench/[a-z_.-]*)"
 }
 FNR == 1 {
     fence = unchecked = 0

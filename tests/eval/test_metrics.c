@@ -1,4 +1,5 @@
-/* test_metrics.c - every metric against the benchmarks' own scripts on the same texts (tools/golden_metrics.py). */
+/* test_metrics.c - every metric against the benchmarks' own scripts on the same texts
+ * (tests/golden/golden_metrics.py). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -35,5 +35,5 @@ check_PROGRAMS += \
 noinst_PROGRAMS += tests/models/jinja_render
 tests_models_jinja_render_LDADD = libkvc.la $(KVC_LIBS)
 SHELL_TESTS += tests/models/test_gguf_package.sh tests/models/test_templates.sh
-EXTRA_DIST += tests/models/test_gguf_package.sh tests/models/test_templates.sh tools/make_configs.py tests/data/tokenizers tests/data/templates tools/make_tokenizer_golden.py tools/make_templates_golden.py \
-	tools/make_snippets_golden.py tools/compare_folders.py tools/compare_templates.py tools/make_split_golden.py tools/make_sentencepiece_golden.py
+EXTRA_DIST += tests/models/test_gguf_package.sh tests/models/test_templates.sh tests/data/tokenizers \
+	tests/data/templates tools/compare_folders.py tools/compare_templates.py

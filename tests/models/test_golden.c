@@ -1,5 +1,6 @@
-/* test_golden.c - every family against transformers in float64 (tests/data/golden, made by tools/make_golden.py), and
- * both file formats bit-identical to each other. If ../shared exists, also a real trained model. */
+/* test_golden.c - every family against transformers in float64 (tests/data/golden, made by
+ * tests/golden/make_golden.py), and both file formats bit-identical to each other. If ../shared exists, also a real
+ * trained model. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* test_optional_parts.c - transformers' config.json files of every family, with and without the family's optional parts
- * (tests/data/configs.jsonl, made by tools/make_configs.py): kvcull reads them as transformers does, and a model stays
- * bit-identical from GGUF to a folder and back. */
+ * (tests/data/configs.jsonl, made by tests/golden/make_configs.py): kvcull reads them as transformers does, and a model
+ * stays bit-identical from GGUF to a folder and back. */
 #include "tests/models/convert_checks.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* test_scaled.c - FP8 and MXFP4 tensors of Hugging Face folders: values against transformers (tests/data/golden/scaled,
- * made by tools/make_scaled_golden.py); a whole model against the same one in float32, from the folder and converted;
- * and mismatched pairs. */
+ * made by tests/golden/make_scaled_golden.py); a whole model against the same one in float32, from the folder and
+ * converted; and mismatched pairs. */
 #include "tests/models/file_maker.h"
 
 #include <inttypes.h>

@@ -48,7 +48,7 @@ static size_t compare(const struct golden *golden, const struct kvc_tokenizer *t
     size_t failures = 0;
     if (json_array_size(which) != json_array_size(lists) ||
         json_array_size(lists) != first + json_array_size(golden->more))
-        fail_msg("%s has no golden; tools/make_split_golden.py makes them", name);
+        fail_msg("%s has no golden; tests/golden/make_split_golden.py makes them", name);
     for (size_t i = 0; i < json_array_size(which); i++) {
         const json_t *text = i < first ? json_array_get(golden->texts, i) : json_array_get(golden->more, i - first);
         const json_t *list =

@@ -1,5 +1,5 @@
 /* test_type_values.c - the values of all block types, including edge cases, are bit-identical to the gguf package's
- * (tests/data/golden/types.txt, made by tools/make_types_golden.py). */
+ * (tests/data/golden/types.txt, made by tests/golden/make_types_golden.py). */
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>

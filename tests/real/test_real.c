@@ -1,6 +1,6 @@
 /* test_real.c - real models against other software: tokens, logits, answers, chat texts, perplexity; and answers in
  * every type that convert writes. The models are those of tests/real/models.txt, downloaded by ./dev model; without
- * them the tests skip. tools/make_real_golden.py makes the goldens. */
+ * them the tests skip. tests/golden/make_real_golden.py makes the goldens. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -377,7 +377,7 @@ static double most_perplexity(const struct witness *witness, enum kvc_type type,
     if (kvc_type_block(type).elements == 1)
         return own * 1.002;
     if (!truth)
-        fail_msg("%s: the golden has no type %s (tools/make_real_golden.py --types)", witness->name,
+        fail_msg("%s: the golden has no type %s (tests/golden/make_real_golden.py --types)", witness->name,
                  kvc_type_name(type));
     return json_number_value(truth) * 1.05;
 }

@@ -2,7 +2,7 @@
 """make_tokenizer_golden.py - trains small tokenizers with real models' splitting patterns, and writes them with the
 `tokenizers` library's (and sentencepiece's) tokens of difficult texts.
 
-    python tools/make_tokenizer_golden.py tests/data/tokenizers
+    python tests/golden/make_tokenizer_golden.py tests/data/tokenizers
 
 Writes texts.json and, for each tokenizer, NAME/tokenizer.json, NAME/expected.json and, if GGUF knows the kind,
 NAME/vocab.gguf. Needs the Python packages tokenizers and sentencepiece.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/data/metrics.json: scores of texts, computed by the benchmarks' own scripts.
 
-    python3 tools/golden_metrics.py REPOSITORIES >tests/data/metrics.json
+    python3 tests/golden/golden_metrics.py REPOSITORIES >tests/data/metrics.json
 
 REPOSITORIES is a folder with the official repositories under the names LongBench, HELMET, InfiniteBench, LongWriter,
 LongGenBench and LongProc (github.com/THUDM/LongBench, princeton-nlp/HELMET, OpenBMB/InfiniteBench, THUDM/LongWriter,

@@ -2,7 +2,7 @@
 """make_split_golden.py - makes the `tokenizers` library's tokens of difficult texts for every released pre-tokenizer
 that a GGUF file's tokenizer.ggml.pre can name.
 
-    python tools/make_split_golden.py tests/data/tokenizers
+    python tests/golden/make_split_golden.py tests/data/tokenizers
 
 All pre-tokenizers share one small byte-level vocabulary. Its merges were learned without pre-tokenization and cross
 every border, so a wrong border changes the ids. Writes splits/vocab.gguf (without a `pre`) and splits/expected.json:

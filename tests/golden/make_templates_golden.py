@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make_templates_golden.py - renders the models' own chat templates with jinja2, for tests/models/test_template.c.
 
-    python tools/make_templates_golden.py ../shared/templates tests/data/templates
+    python tests/golden/make_templates_golden.py ../shared/templates tests/data/templates
 
 Writes expected.json. Needs the Python package jinja2.
 """
@@ -11,7 +11,8 @@ import sys
 
 import jinja2
 
-import compare_templates
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools"))
+import compare_templates  # noqa: E402 - tools/compare_templates.py
 
 # file, kvcull's name of the family, bos, eos
 TEMPLATES = [

@@ -2,12 +2,12 @@
 """make_characters.py - writes models/jinja/character_table.c: the character properties that Python's str methods use
 and utf8proc does not provide.
 
-    python tools/make_characters.py > models/jinja/character_table.c
+    python tests/golden/make_characters.py > models/jinja/character_table.c
 """
 import unicodedata
 
 HEAD = '''/* character_table.c - character properties that Python's string methods need beyond general categories and simple case
- * mappings. Written by tools/make_characters.py from Unicode {version}. */
+ * mappings. Written by tests/golden/make_characters.py from Unicode {version}. */
 #include "models/jinja/characters.h"
 '''
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make_snippets_golden.py - renders the short templates of snippets.json with jinja2, for tests/models/test_jinja.c.
 
-    python tools/make_snippets_golden.py tests/data/templates
+    python tests/golden/make_snippets_golden.py tests/data/templates
 
 snippets.json is written by hand and has the templates and their variables. snippets_expected.json is the output: a
 text for each template, null where jinja2 refuses. Needs the Python package jinja2.
@@ -12,7 +12,8 @@ import sys
 
 import jinja2
 
-import compare_templates
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools"))
+import compare_templates  # noqa: E402 - tools/compare_templates.py
 
 
 def main():

@@ -2,7 +2,7 @@
 """Makes tests/data/golden/types.txt: random blocks and edge cases of every block type that kvcull reads, with hashes of
 the gguf package's values.
 
-    python3 tools/make_types_golden.py >tests/data/golden/types.txt
+    python3 tests/golden/make_types_golden.py >tests/data/golden/types.txt
 
 A line has a type, a block in hexadecimal, and a hash of its values: FNV-1a (64 bits) over little-endian float32,
 with every NaN as 0x7fc00000. Needs numpy and gguf.

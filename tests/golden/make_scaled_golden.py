@@ -2,7 +2,7 @@
 """Makes tests/data/golden/scaled: a safetensors file with FP8 and MXFP4 tensors as in released folders, and hashes of
 transformers' values for them.
 
-    python3 tools/make_scaled_golden.py tests/data/golden/scaled
+    python3 tests/golden/make_scaled_golden.py tests/data/golden/scaled
 
 values.txt has a line for each tensor: its name and a hash of its values. The hash is FNV-1a (64 bits) over
 little-endian float32. Every NaN counts as 0x7fc00000, and -0 of MXFP4 as +0, because GGUF's blocks have +0. Needs

@@ -2,7 +2,7 @@
 """Writes small models' config.json files as transformers saves them, for every family, with and without the family's
 optional parts: one line of JSON each, for tests/models/test_optional_parts.c.
 
-    python3 tools/make_configs.py >>tests/data/configs.jsonl
+    python3 tests/golden/make_configs.py >>tests/data/configs.jsonl
 
 Run it once with transformers 4 and once with transformers 5. Neither needs torch.
 """

@@ -2,7 +2,7 @@
 """Writes the seeds of the fuzz targets, except for JSON tokenizers: very small models and files, each with a different
 part of the formats. Needs only Python.
 
-    tools/make_fuzz_seeds.py tests/fuzz/seeds
+    tests/golden/make_fuzz_seeds.py tests/fuzz/seeds
 """
 import json
 import os

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/data/golden: small random models of every family, and transformers' results for them.
 
-    python3 tools/make_golden.py [--out tests/data/golden] [family...]
+    python3 tests/golden/make_golden.py [--out tests/data/golden] [family...]
 
 Each family gets a folder with config.json and safetensors as on the Hugging Face hub, the same model as model.gguf,
 and one or more CASE.golden files: int32 count, vocab, context, 0, then the token ids (int32), then the logits at

@@ -2,7 +2,7 @@
 """make_sentencepiece_golden.py - makes small SentencePiece models, and the `sentencepiece` library's tokens of
 difficult texts.
 
-    python tools/make_sentencepiece_golden.py tests/data/tokenizers
+    python tests/golden/make_sentencepiece_golden.py tests/data/tokenizers
 
 Writes pieces-NAME/tokenizer.model and pieces-NAME/expected.json, which has null for texts that the library changes
 (those with a NUL). Needs the Python package sentencepiece.

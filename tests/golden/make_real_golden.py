@@ -2,7 +2,7 @@
 """make_real_golden.py - makes tests/real/golden: other software's results for the real models that ./dev model
 downloads.
 
-    python tools/make_real_golden.py [--models models-local] [--out tests/real/golden] [--types LIBRARY] [smollm2] [gemma3]
+    python tests/golden/make_real_golden.py [--models models-local] [--out tests/real/golden] [--types LIBRARY] [smollm2] [gemma3]
 
 The gguf package dequantizes the weights. transformers' own model of the family gets them, with the tensor names and
 orders of its checkpoints. Tokens come from the tokenizers library (byte-level BPE) or sentencepiece, with the file's
@@ -321,7 +321,7 @@ def main():
     parser.add_argument("--types", type=ctypes.CDLL, metavar="LIBRARY", help="only add the perplexities of the types")
     parser.add_argument("--out", default="tests/real/golden")
     arguments = parser.parse_args()
-    top = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     with open(os.path.join(top, "tests/real/prose.txt")) as file:
         prose = file.read()
     with open(os.path.join(top, "tests/data/tokenizers/texts.json")) as file:
