@@ -14,10 +14,10 @@ libkvc_la_SOURCES += \
 
 # Saved sessions.
 libkvc_la_SOURCES += \
-	models/session_beside.c \
-	models/session_file.c \
-	models/session_identity.c \
-	models/session_save.c
+	models/session/beside.c \
+	models/session/file.c \
+	models/session/identity.c \
+	models/session/save.c
 
 # Files: GGUF, read and written (libc only), safetensors and JSON.
 libkvc_la_SOURCES += \

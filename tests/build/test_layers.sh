@@ -29,6 +29,7 @@ models/tokenizer: models/files models/tokenizer
 models/jinja: models/files/json.h models/tokenizer/parts.h models/jinja
 models/chat: models/files/json.h models/tokenizer models/jinja/jinja.h models/chat
 models/config: core/base core/engine/network.h models/files models/config
+models/session: core/base core/engine models/files/output.h models/fingerprint.h models/model.h models/session
 models/convert: core/base core/engine models/files models/config models/tokenizer models/convert
 cli: cli
 cli/eval.c: cli eval/eval.h

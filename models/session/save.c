@@ -1,5 +1,5 @@
-/* session_save.c - saves sessions to files and loads them: kvc_session_save and kvc_session_load. */
-#include "models/session_file.h"
+/* save.c - saves sessions to files and loads them: kvc_session_save and kvc_session_load. */
+#include "models/session/file.h"
 
 #include <string.h>
 

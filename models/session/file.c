@@ -1,8 +1,8 @@
-/* session_file.c - the file of a saved session, divided into sections. The file begins with a magic number and the
+/* file.c - the file of a saved session, divided into sections. The file begins with a magic number and the
  * format's version. Each section has its kind, index, length and a hash. The hash is XXH64 of these fields, of the
  * section's bytes and of everything in front of it, so that a section of another file does not fit. The last section is
  * empty and ends the file. libc only. */
-#include "models/session_file.h"
+#include "models/session/file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,6 @@
-/* session_file.h - the file of a saved session: sections with checksums, in the order of writing. */
+/* file.h - the file of a saved session: sections with checksums, in the order of writing. core/engine/archive.h writes
+ * the numbers of a section and core/engine/state.h the session's own; this folder adds the file, the identity of the
+ * model, and the caller's data. */
 #ifndef KVC_MODELS_SESSION_FILE_H
 #define KVC_MODELS_SESSION_FILE_H
 
@@ -27,7 +29,7 @@ enum kvc_status kvc_session_file_open(const char *path, struct kvc_session_file 
 enum kvc_status kvc_session_file_close(struct kvc_session_file *file, struct kvc_error *error);
 
 /* The first section: properties that must be equal to continue a session, and how it was opened
- * (session_identity.c). */
+ * (identity.c). */
 struct kvc_session_identity {
     char *policy; /* as given by the caller; allocated */
     char *type;   /* type of the cache's entries; allocated */
@@ -41,7 +43,7 @@ void kvc_session_identity_read(struct kvc_archive *archive, struct kvc_session_i
 void kvc_session_identity_compare(struct kvc_archive *archive, struct kvc_model *model,
                                   const struct kvc_session *session);
 
-/* The caller's data in a saved session (session_beside.c). */
+/* The caller's data in a saved session (beside.c). */
 void kvc_session_beside_write(struct kvc_archive *archive, uint32_t vocab, const struct kvc_saved *saved);
 void kvc_session_beside_read(struct kvc_archive *archive, uint32_t vocab, struct kvc_saved *saved);
 

@@ -1,6 +1,6 @@
-/* session_identity.c - the properties that must be equal to continue a saved session. They are stored as names and
+/* identity.c - the properties that must be equal to continue a saved session. They are stored as names and
  * values, so that an error can name the one that differs. */
-#include "models/session_file.h"
+#include "models/session/file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

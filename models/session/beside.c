@@ -1,5 +1,5 @@
-/* session_beside.c - the caller's data in a saved session: the tokens so far, a note, logits, the sampler's state. */
-#include "models/session_file.h"
+/* beside.c - the caller's data in a saved session: the tokens so far, a note, logits, the sampler's state. */
+#include "models/session/file.h"
 
 #include <stdlib.h>
 #include <string.h>
