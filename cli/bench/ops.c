@@ -56,7 +56,8 @@ static int add_row(void *user, const struct kvc_rooflines *rooflines, const stru
         cli_json_set(one, "bytes", json_integer((json_int_t)row->bytes));
         cli_json_set(one, "flops", json_integer((json_int_t)row->flops));
         cli_json_set(one, "bound", json_string(bound));
-        cli_json_set(one, "of_ceiling", json_real(ratio));
+        cli_json_set(one, "of_roofline", json_real(ratio));
+        cli_json_set(one, "of_ceiling", json_real(ratio)); /* the former name of the key */
         if (report->a->beside) {
             cli_json_set(one, "beside_seconds", json_real(row->beside));
             cli_json_set(one, "call_seconds", json_real(row->launch));
@@ -86,7 +87,8 @@ static int print_json(struct ops_report *report) {
                  report->rooflines.product > 0 ? json_real(report->rooflines.product) : json_null());
     cli_json_set(rooflines, "call_seconds", json_real(report->rooflines.launch));
     cli_json_set(root, "backend", cli_json_text(report->a->common.backend, strlen(report->a->common.backend)));
-    cli_json_set(root, "ceilings", rooflines);
+    cli_json_set(root, "ceilings", json_incref(rooflines)); /* the former name of the key */
+    cli_json_set(root, "rooflines", rooflines);
     if (report->a->beside) {
         cli_json_set(root, "beside", cli_json_text(report->a->beside, strlen(report->a->beside)));
         cli_json_set(root, "slower", json_integer((json_int_t)report->slower));

@@ -315,7 +315,8 @@ int bench_print_json(const struct bench *bench, const struct bench_prefill *pref
     cli_json_set(root, "weight_bytes", json_integer((json_int_t)info->weight_bytes));
     cli_json_set(root, "weight_bytes_per_step", json_integer((json_int_t)bench_step_bytes(bench, 1)));
     cli_json_set(root, "load_seconds", json_real(bench->load_seconds));
-    cli_json_set(root, "made_up", json_boolean(bench->a->fill));
+    cli_json_set(root, "synthetic", json_boolean(bench->a->fill));
+    cli_json_set(root, "made_up", json_boolean(bench->a->fill)); /* the former name of the key */
     cli_json_set(root, "bandwidth", json_real(bench->bandwidth));
     for (size_t i = 0; list && i < prefills; i++)
         if (json_array_append_new(list, prefill_json(&prefill[i])) != 0) {

@@ -155,7 +155,7 @@ fails 4 'no device 7' run -m "$demo" --backend opencl:7 -p x
 # Every operation compared with the device's measured limits.
 kv bench --ops --backend opencl --only mix_mean --beside ref --json -q >"$work/out" 2>"$work/err"
 that 'it ends' [ $? -le 1 ]
-that 'ceilings' [ "$(json ceilings.fma_flops_per_second)" != null ]
+that 'rooflines' [ "$(json rooflines.fma_flops_per_second)" != null ]
 that 'one operation' [ "$(json operations.0.name)" = mix_mean ]
 
 OCL_ICD_VENDORS=$work/none fails 4 'no device here; a driver is needed' verify --backend opencl --only methods --kv full -q

@@ -159,7 +159,7 @@ that 'hidden states are shown' [ "$(json prefill.0.hidden_bytes)" -gt 0 ]
 that 'a bounded cache reads less' \
     [ "$(json decode.0.cache_read_bytes_per_step)" -lt "$(json decode.1.cache_read_bytes_per_step)" ]
 ok bench --shape tiny --fill --prompt 700 --gen 4 --batch 2 --kv full --kv 'rocketkv:budget=64' --json -q
-that 'made up, and said so' [ "$(json made_up)" = true ]
+that 'synthetic, and said so' [ "$(json synthetic)" = true ]
 that 'no prefill' [ "$(json prefill)" = '[0]' ]
 that 'full reads what it would after a prompt' \
     [ "$(json decode.0.cache_read_bytes_per_step)" = "$(json decode.0.cache_read_bytes_by_formula | sed 's/\.0$//')" ]
