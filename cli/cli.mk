@@ -34,10 +34,9 @@ libkvcli_la_SOURCES = \
 	cli/tokenize.c \
 	cli/utf8.c \
 	cli/bench/bench.c \
-	cli/bench/machine.c \
-	cli/bench/ops.c \
 	cli/bench/print.c \
 	cli/bench/run.c \
+	cli/bench/tables.c \
 	cli/info/families.c \
 	cli/info/info.c \
 	cli/info/manual.c \

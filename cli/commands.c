@@ -108,10 +108,20 @@ const struct cli_command cli_commands[] = {
      "the bytes and flops of a call, and its fraction of the device's limits, which the same run measures. --beside "
      "makes the same calls on a second backend, interleaved, five times if the first is not clearly faster (the median "
      "counts). The exit status is 1 if any operation is slower than on the second backend by more than the cost of "
-     "launching it.",
+     "launching it.\n\n"
+     "--table measures one of several tables on the same terms. operations and layer are those of --ops. "
+     "attention-decode and attention-prefill: attention over caches of several shapes. select: choosing entries and "
+     "attending to them, beside attention to all entries. gemm: F32 linear layers of 512 rows, beside those of --math "
+     "fast. types, small-batch: linear layers of every type, and of 1 to 64 rows. linear-decode, linear-cached: one "
+     "row, "
+     "with matrices in memory and in a cache. int8: 8-bit activations beside float. prompt needs a model: the time of "
+     "each operation in a prefill of the first --prompt. With --threads 1 the tables after layer count processor time, "
+     "so that other load disturbs less.",
      "kvcull bench -m model.gguf --kv full --kv snapkv:budget=512 --prompt 4096 --batch 1,8\n"
      "kvcull bench --shape 100m --kv streaming:budget=1024 --kv morphkv:budget=1024 --prompt 2048\n"
-     "kvcull bench --ops --backend opencl --beside ref\n",
+     "kvcull bench --ops --backend opencl --beside ref\n"
+     "kvcull bench --table attention-decode --threads 1\n"
+     "kvcull bench --table prompt --shape 100m --prompt 4096\n",
      kvc_cli_bench},
     {"verify", "[--backend NAME|all] [--kv SPEC|all] [-m MODEL] [options]", "compares backends with the reference",
      "Compares one or every usable backend with the reference in plain C. First it runs each operation over many odd "

@@ -111,18 +111,6 @@ libkvc_la_SOURCES += \
 	core/check/verify_select.c \
 	core/check/verify_twins.c
 
-# Measurements of operations.
-libkvc_la_SOURCES += \
-	core/measure/measure.c \
-	core/measure/measure_cache.c \
-	core/measure/measure_long.c \
-	core/measure/measure_entries.c \
-	core/measure/measure_policies.c \
-	core/measure/measure_delta.c \
-	core/measure/measure_experts.c \
-	core/measure/measure_int8.c \
-	core/measure/measure_rows.c
-
 # The list of backends.
 libkvc_la_SOURCES += \
 	backends/list.c

@@ -109,18 +109,23 @@ hashes() {
 case $page in
 linear)
     head_of_page 'Linear layers'
-    run 'Linear layers against OpenBLAS and the read bandwidth' "$build/bench/linear"
+    for table in gemm types small-batch linear-decode linear-cached int8; do
+        run "The table $table, one thread" "$kvcull" bench --table $table --threads 1
+    done
     ;;
 attention)
     head_of_page 'Attention kernels'
-    run 'One thread' "$build/bench/attention" 1
-    run 'Two threads' "$build/bench/attention" 2
+    for table in attention-decode attention-prefill; do
+        run "The table $table, one thread" "$kvcull" bench --table $table --threads 1
+        run "The table $table, two threads" "$kvcull" bench --table $table --threads 2
+    done
     for path in avx512 avx2; do
-        run "Prefill by $path, all group sizes" "$build/bench/attention" 1 prefill $path
+        run "Prefill by $path" env KVCULL_CPU=$path "$kvcull" bench --table attention-prefill --threads 1
     done
     for tokens in 4096 16384; do
         for math in float int8; do
-            run "Attention's share: 100m, $tokens tokens, $math" "$build/bench/prefill" 1 100m q8_0 $math $tokens
+            run "Attention's share: 100m, $tokens tokens, $math" "$kvcull" bench --table prompt --shape 100m --type q8_0 \
+                --math $math --threads 1 --prompt $tokens
         done
     done
     ;;
@@ -179,10 +184,7 @@ methods)
     ;;
 select)
     head_of_page 'Decode attention of select methods compared with full'
-    run '32 query heads, 8 KV heads, d 128, F16' "$build/bench/select" 2 32768 0
-    run '12 query heads, 4 KV heads, d 64, F16' "$build/bench/select" 2 32768 1
-    run '8 query heads, 8 KV heads (no groups), d 128, F16' "$build/bench/select" 2 32768 2
-    run '32 query heads, 8 KV heads, d 128, Q8_0' "$build/bench/select" 2 32768 3
+    run 'Two threads' "$kvcull" bench --table select --threads 2
     ;;
 opencl)
     head_of_page 'OpenCL compared with the reference and the CPU backend'

@@ -1,5 +1,4 @@
 /* bench.c - kvcull bench: speed and memory of a model with several policies, as ratios measured in the same run. */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,17 +27,6 @@ uint64_t bench_step_bytes(const struct bench *bench, uint64_t batch) {
         return bench->weight_bytes;
     used = used < info->experts ? used : info->experts;
     return bench->weight_bytes - idle / (info->experts - info->experts_used) * (info->experts - used);
-}
-
-static unsigned available_threads(const struct bench_arguments *a) {
-    cpu_set_t set;
-
-    if (a->common.threads > 0)
-        return (unsigned)a->common.threads;
-    CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-        return (unsigned)CPU_COUNT(&set);
-    return 1;
 }
 
 /* Creates and opens a random model of the shape. Its file is unlinked as soon as it is open. */
@@ -75,7 +63,7 @@ static void measure_device(struct bench *bench) {
     const struct cli_common *common = &bench->a->common;
     const struct kvc_engine_options options = {
         .backend = common->backend, .threads = (int)common->threads, .math = KVC_MATH_EXACT};
-    const struct kvc_measure_options what = {NULL, "add", 0};
+    const struct kvc_measure_options what = {.only = "add"};
     struct kvc_error error;
     double copy = 0;
 
@@ -127,7 +115,7 @@ static int warm_up(struct bench *bench) {
 }
 
 static void measure_bandwidth(struct bench *bench) {
-    double found = bench_bandwidth(bench->threads);
+    double found = kvc_measure_bandwidth((unsigned)bench->a->common.threads);
 
     if (found > bench->bandwidth)
         bench->bandwidth = found;
@@ -174,7 +162,7 @@ static bool same_counts(const struct cli_counts *a, const struct cli_counts *b) 
     return a->count == b->count && memcmp(a->items, b->items, a->count * sizeof *a->items) == 0;
 }
 
-/* Returns the first given option that --ops does not use, or NULL if there is none. */
+/* Returns the first given option that a table of operations does not use, or NULL if there is none. */
 static const char *other_option(const struct bench_arguments *a, const struct bench_arguments *defaults) {
     const struct {
         const char *name;
@@ -200,17 +188,31 @@ static const char *other_option(const struct bench_arguments *a, const struct be
     return NULL;
 }
 
-static int run_operations(const struct cli_command *command, const struct bench_arguments *a,
-                          const struct bench_arguments *standard_arguments) {
-    const char *const other = other_option(a, standard_arguments);
+/* Returns the table of that name. cli_parse has checked the name. */
+static const struct kvc_measure_table *find_table(const char *name) {
+    const struct kvc_measure_table *table = NULL;
 
-    if (!a->ops)
-        return cli_error(command, KVC_USAGE, "--beside, --only and --entries need --ops");
+    for (size_t i = 0; (table = kvc_measure_table(i)) != NULL && strcmp(table->name, name) != 0; i++)
+        ;
+    return table;
+}
+
+static int run_table(const struct cli_command *command, const struct bench_arguments *a,
+                     const struct bench_arguments *defaults) {
+    const char *const other = other_option(a, defaults);
+    const char *const name = a->table ? a->table : a->entries ? "layer" : "operations";
+
+    if (find_table(name)->model)
+        return cli_error(command, KVC_USAGE, "--table %s takes no --ops, --beside, --only, --entries or --quick", name);
+    if (!a->ops && !a->table)
+        return cli_error(command, KVC_USAGE, "--beside, --only, --entries and --quick need --ops or --table");
+    if (a->ops && a->table)
+        return cli_error(command, KVC_USAGE, "--ops stands for --table operations: give one of them");
     if (other)
         return cli_error(command, KVC_USAGE,
-                         "--ops takes no %s: --ops measures operations of a backend, without a model or a policy",
-                         other);
-    return bench_ops(command, a);
+                         "--%s takes no %s: it measures operations of a backend, without a model or a policy",
+                         a->ops ? "ops" : "table", other);
+    return bench_table(command, a, find_table(name));
 }
 
 static int run_policies(const struct cli_command *command, struct bench_arguments *a) {
@@ -223,15 +225,16 @@ static int run_policies(const struct cli_command *command, struct bench_argument
 
     a->specs = specs;
     if (status == KVC_OK) {
-        bench.threads = available_threads(a);
         if ((a->model != NULL) == (a->shape != NULL))
             status = cli_error(command, KVC_USAGE,
                                "give either -m MODEL or --shape NAME; `kvcull info shapes` lists "
                                "the shapes");
         else
             status = open_all(&bench);
+        if (status == KVC_OK && a->table)
+            status = warm_up(&bench);
         if (status == KVC_OK)
-            status = bench_measure(&bench);
+            status = a->table ? bench_prompt(&bench, find_table(a->table)) : bench_measure(&bench);
         kvc_model_close(bench.model);
         kvc_engine_close(bench.engine);
     }
@@ -241,9 +244,19 @@ static int run_policies(const struct cli_command *command, struct bench_argument
     return status;
 }
 
+/* Writes the names of all tables, separated by '|'. */
+static void table_names(char *text, size_t size) {
+    const struct kvc_measure_table *table;
+    size_t at = 0;
+
+    for (size_t i = 0; (table = kvc_measure_table(i)) != NULL && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%s", i ? "|" : "", table->name);
+}
+
 int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     struct bench_arguments a = {
         .type = KVC_F16, .prompts = {{512}, 1}, .batches = {{1}, 1}, .generate = 64, .repeat = 3, .seed = 1};
+    char tables[256];
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
         {CLI_TEXT, 0, "shape", "NAME",
@@ -268,11 +281,19 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
          "measure every operation of the backend instead of a model, in bytes and flops per second, and compare it "
          "with the device's limits, measured by a large copy, a loop of multiply-adds, and a BLAS library's product",
          &a.ops, 0, 0, NULL},
+        {CLI_CHOICE, 0, "table", "TABLE",
+         "measure a table of operations instead of a model, or (prompt) the operations of a prefill of the first "
+         "policy",
+         &a.table, 0, 0, tables},
         {CLI_TEXT, 0, "beside", "NAME",
-         "with --ops: time the same calls on this backend, too; exit status 1 if any is slower", &a.beside, 0, 0, NULL},
-        {CLI_TEXT, 0, "only", "OPERATION", "with --ops: measure only this operation", &a.only, 0, 0, NULL},
+         "with --ops or --table: time the same calls on this backend, too; exit status 1 if any is slower", &a.beside,
+         0, 0, NULL},
+        {CLI_TEXT, 0, "only", "OPERATION", "with --ops or --table: measure only this operation", &a.only, 0, 0, NULL},
+        {CLI_FLAG, 0, "quick", NULL,
+         "with --ops or --table: call everything once, at small shapes, to see that it runs", &a.quick, 0, 0, NULL},
         {CLI_INT, 0, "entries", "N",
-         "with --ops: measure one layer of a model with eight billion parameters at a context of N entries instead: "
+         "with --table select: entries of the cache. With --ops: measure one layer of a model with eight billion "
+         "parameters at a context of N entries instead: "
          "the linear layers and the attention of a decode step over heads of different lengths, the prefill of a "
          "chunk, and the selection of a prompt stage; 0: off",
          &a.entries, KVC_MEASURE_LEAST, KVC_MEASURE_MOST, NULL},
@@ -283,8 +304,10 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         CLI_OUTPUT_OPTIONS(&a.common),
         {.kind = CLI_END}};
     struct bench_arguments standard_arguments;
+    bool with_model;
     int status;
 
+    table_names(tables, sizeof tables);
     cli_common_defaults(&a.common);
     standard_arguments = a;
     status = cli_parse(command, options, argc, argv, NULL);
@@ -292,8 +315,8 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         cli_texts_free(&a.specs);
         return status;
     }
-    status = a.ops || a.beside || a.only || a.entries ? run_operations(command, &a, &standard_arguments)
-                                                      : run_policies(command, &a);
+    with_model = !(a.ops || a.beside || a.only || a.entries || a.quick) && (!a.table || find_table(a.table)->model);
+    status = with_model ? run_policies(command, &a) : run_table(command, &a, &standard_arguments);
     cli_texts_free(&a.specs);
     return status;
 }

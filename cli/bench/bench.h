@@ -9,12 +9,12 @@
 struct bench_arguments {
     struct cli_common common;
     const char *model, *shape;
-    const char *beside, *only; /* options of --ops */
-    bool ops, fill;
+    const char *table, *beside, *only; /* table: NULL: measure policies; --ops stands for one of the tables */
+    bool ops, fill, quick;
     enum kvc_type type;
     struct cli_texts specs;
     struct cli_counts prompts, batches;
-    int64_t generate, repeat, seed, entries; /* entries: an option of --ops */
+    int64_t generate, repeat, seed, entries;
 };
 
 struct bench { /* the measured model, and the state that all measurements share */
@@ -25,7 +25,6 @@ struct bench { /* the measured model, and the state that all measurements share 
     uint64_t weight_bytes; /* bytes of weights that a step reads if it needs all experts */
     double load_seconds;
     double bandwidth; /* bytes per second, the best so far */
-    unsigned threads;
 };
 
 struct bench_prefill { /* one policy at one prompt length */
@@ -61,12 +60,6 @@ struct bench_decode { /* one policy at one batch size */
     double computing;              /* mean number of ranks that computed at once */
 };
 
-/* Measures the read bandwidth of `threads` threads over memory larger than any cache. Returns the best of several
- * sweeps in bytes per second, or 0 if the memory cannot be allocated. */
-double bench_bandwidth(unsigned threads);
-/* Returns the anonymous resident memory of this process in bytes, or 0 if it is unknown. */
-uint64_t bench_resident(void);
-
 /* Returns the bytes of weights that a step of `batch` sessions reads, if no two tokens choose the same expert. */
 uint64_t bench_step_bytes(const struct bench *bench, uint64_t batch);
 /* Measure every policy and fill results [specs]. The caller frees results[i].seconds. Return an exit status. */
@@ -78,7 +71,12 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
 int bench_print_json(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                      const struct bench_decode *decode, size_t decodes);
 
-/* Runs --ops: measures every operation of a backend, relative to its device and to another backend. */
-int bench_ops(const struct cli_command *command, const struct bench_arguments *arguments);
+/* Measures and prints a table of operations on a backend. */
+int bench_table(const struct cli_command *command, const struct bench_arguments *arguments,
+                const struct kvc_measure_table *table);
+/* Measures and prints the table of the operations of a prompt of the first policy. */
+int bench_prompt(const struct bench *bench, const struct kvc_measure_table *table);
+/* Fills tokens [count] with random tokens. */
+void bench_random_tokens(const struct bench *bench, uint64_t *state, int32_t *tokens, uint64_t count);
 
 #endif

@@ -1,10 +1,11 @@
 /* run.c - measures prefill and decode steps of the policies, which alternate. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench/bench.h"
 
-static void random_tokens(const struct bench *bench, uint64_t *state, int32_t *tokens, uint64_t count) {
+void bench_random_tokens(const struct bench *bench, uint64_t *state, int32_t *tokens, uint64_t count) {
     uint32_t vocab = kvc_model_info(bench->model)->vocab;
 
     for (uint64_t i = 0; i < count; i++)
@@ -137,7 +138,7 @@ int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill
     int status = tokens ? KVC_OK : cli_no_memory(bench->command);
 
     if (tokens)
-        random_tokens(bench, &state, tokens, prompt);
+        bench_random_tokens(bench, &state, tokens, prompt);
     for (size_t i = 0; i < specs && status == KVC_OK; i++) {
         results[i].spec = bench->a->specs.items[i].text;
         results[i].prompt = prompt;
@@ -197,7 +198,7 @@ static int open_all(struct bench *bench, uint64_t prompt, uint64_t batch, const 
     if (!tokens || !decoding->sessions)
         status = cli_no_memory(bench->command);
     for (uint64_t b = 0; b < batch && status == KVC_OK; b++) {
-        random_tokens(bench, &state, tokens, prompt);
+        bench_random_tokens(bench, &state, tokens, prompt);
         status = open_session(bench, spec, &decoding->sessions[b]);
         if (status == KVC_OK &&
             kvc_session_prompt(decoding->sessions[b], tokens, (size_t)prompt, &hooks, NULL, &error) != KVC_OK)
@@ -207,11 +208,26 @@ static int open_all(struct bench *bench, uint64_t prompt, uint64_t batch, const 
     return status;
 }
 
+/* Returns the anonymous resident memory of this process in bytes, or 0 if it is unknown. */
+static uint64_t resident(void) {
+    FILE *stream = fopen("/proc/self/status", "r");
+    uint64_t kilobytes = 0;
+    char line[256];
+
+    if (!stream)
+        return 0;
+    while (fgets(line, sizeof line, stream))
+        if (sscanf(line, "RssAnon: %" SCNu64, &kilobytes) == 1)
+            break;
+    fclose(stream);
+    return kilobytes * 1024;
+}
+
 static void note_memory(struct bench_decode *result, const struct decoding *decoding, size_t point) {
     uint64_t read, select, peak;
 
     result->cache[point] = sum_stats(decoding, result->batch, &read, &select, &peak);
-    result->resident[point] = bench_resident();
+    result->resident[point] = resident();
     result->peak_bytes = peak;
 }
 
@@ -225,7 +241,7 @@ static int steps(struct bench *bench, uint64_t batch, struct bench_decode *resul
 
     cli_progress_start(&progress, "decode", bench->a->common.quiet);
     for (uint64_t s = 0; s < count && status == KVC_OK; s++) {
-        random_tokens(bench, &state, tokens, batch);
+        bench_random_tokens(bench, &state, tokens, batch);
         for (size_t i = 0; i < specs && status == KVC_OK; i++) {
             size_t which = (i + s) % specs;
             struct kvc_ranks_traffic before;

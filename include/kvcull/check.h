@@ -112,24 +112,35 @@ enum kvc_status kvc_verify_inject(struct kvc_engine *engine, const char *operati
 /** Limits of the device, measured in the same run. */
 struct kvc_rooflines {
     double copy;    /**< bytes per second, read and written, of a large copy */
+    double read;    /**< bytes per second that the processor reads; 0: not measured for this table or backend */
     double fma;     /**< flops per second of exact fused multiply-adds on registers */
     double product; /**< flops per second of a BLAS library's matrix product (KVC_MATH_FAST); 0: there is none */
     double launch;  /**< seconds of an empty call */
 };
 /** The measurement of one operation at one shape. */
 struct kvc_measured {
-    const char *name;  /**< the operation */
-    const char *shape; /**< the shape */
-    uint64_t bytes;    /**< bytes that one call must read and write */
-    uint64_t flops;    /**< arithmetic of one call; a fused multiply-add counts 2, an exponential 20; 0: none */
-    unsigned calls;    /**< backend calls per measured call: 1, or more if copies must restore its input */
-    double seconds;    /**< of one call, the best of several */
+    const char *name;      /**< the operation */
+    const char *shape;     /**< the shape */
+    uint64_t bytes;        /**< bytes that one call must read and write */
+    uint64_t flops;        /**< arithmetic of one call; a fused multiply-add counts 2, an exponential 20; 0: none */
+    uint64_t beside_bytes; /**< bytes of the call measured beside it */
+    unsigned calls;        /**< backend calls per measured call: 1, or more if copies must restore its input */
+    double seconds;        /**< of one call, the best of several */
     double beside; /**< seconds of one call on the other backend; 0: there is none. If the first backend is less than
                         twice as fast, both are measured in five rounds, and the round with the median ratio counts */
     double launch; /**< seconds of an empty call in the same round; 0 without another backend */
 };
 /** Receives one measurement; nonzero stops. */
 typedef int kvc_measure_fn(void *user, const struct kvc_rooflines *rooflines, const struct kvc_measured *row);
+/** A table that kvc_measure_operations measures. */
+struct kvc_measure_table {
+    const char *name;   /**< its name */
+    const char *about;  /**< one line, no full stop */
+    const char *beside; /**< the call that it measures beside each row if no other backend is given; NULL: none */
+    bool model;         /**< kvc_measure_prompt measures it, because it needs a model */
+};
+/** Returns the i-th table; NULL past the last one. */
+const struct kvc_measure_table *kvc_measure_table(size_t i);
 /** Range of `entries` in struct kvc_measure_options. */
 enum {
     KVC_MEASURE_LEAST = 256,   /**< smallest number of entries */
@@ -139,16 +150,25 @@ enum {
 struct kvc_measure_options {
     const char *beside; /**< a second backend to measure with the same calls; NULL: none */
     const char *only;   /**< an operation's name; NULL: all */
-    uint32_t entries;   /**< 0: measure each operation, at shapes of a model with one billion parameters. Otherwise
-                             (KVC_MEASURE_LEAST to _MOST): measure one layer of a model with eight billion parameters at a
-                             context of so many entries. The rows are then "linear"; "attention", a decode step over heads
-                             of different lengths; "prefill", a chunk after half of the context; "selection", the choice
-                             of a prompt stage */
+    uint32_t entries;   /**< entries of the table's cache (KVC_MEASURE_LEAST to _MOST); 0: the table's own number. Only
+                             the tables "layer" and "select" have entries */
+    const char *table;  /**< the table's name; NULL: "operations", or "layer" if there are entries */
+    bool quick;         /**< call everything once, at small shapes, to see that it runs */
 };
-/** Measures the operations of a backend and calls `row` for each. Fails as kvc_engine_open does, and with KVC_USAGE for
- * an unknown operation. */
+/** Measures a table and calls `row` for each of its rows. With one thread of the processor, tables other than
+ * "operations" and "layer" count processor time, so that other load disturbs less. Fails as kvc_engine_open does, and
+ * with KVC_USAGE for an unknown table or operation. */
 enum kvc_status kvc_measure_operations(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
                                        kvc_measure_fn *row, void *user, struct kvc_error *error);
+/** Computes a prompt in a new session and calls `row` for every operation: `seconds` of all its calls, in `beside` the
+ * seconds of the whole prompt, in `shape` the number of calls. The last row is the rest of the time. The engine is the
+ * model's and computes nothing else meanwhile. */
+enum kvc_status kvc_measure_prompt(struct kvc_engine *engine, struct kvc_model *model,
+                                   const struct kvc_session_options *options, const int32_t *tokens, size_t count,
+                                   kvc_measure_fn *row, void *user, struct kvc_error *error);
+/** Returns the bytes per second that `threads` threads (0: one per core) read from memory larger than any cache, the
+ * best of several sweeps. Returns 0 if the memory cannot be allocated. */
+double kvc_measure_bandwidth(unsigned threads);
 
 #ifdef __cplusplus
 }

@@ -14,7 +14,6 @@ core/forecast: core/base core/engine core/stage core/forecast
 core/ranks: core/base core/ranks
 ranks: core/base core/ranks models/model.h ranks
 core/check: core/base core/engine core/check
-core/measure: core/base core/engine core/measure
 backends: core/base
 backends/kernels: core/base backends/kernels
 backends/offload: core/base backends/kernels backends/offload
@@ -37,8 +36,8 @@ cli/serve.c: cli serve/options.h
 eval: cli/cli.h eval
 serve: cli/cli.h serve
 examples:
-bench: core/base core/engine/engine.h backends/cpu models/convert policies/select_sizes.h bench
-tests: core backends policies models cli eval ranks serve tests
+bench: core/base core/engine policies/select_sizes.h bench
+tests: core backends bench policies models cli eval ranks serve tests
 include: include'
 
 files=$(find core backends policies models cli eval ranks serve examples bench tests include -name '*.[ch]' -o -name '*.inc' \

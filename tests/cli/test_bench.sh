@@ -25,6 +25,29 @@ ok bench -m "$demo" --kv adakv:budget=40 --kv cake:budget=120+duo:file=every-oth
     --prompt 255 --gen 4 --repeat 1 -q
 narrow
 
+# Tables of operations. tests/core/test_measure.c looks at the rows of each.
+ok bench --table int8 --quick --json -q
+that 'the table' [ "$(json table)" = int8 ]
+that 'the call beside' [ "$(json beside)" = float ]
+that 'a limit' [ "$(json rooflines.read_bytes_per_second)" != null ]
+that 'its former name' [ "$(json ceilings.fma_flops_per_second)" = "$(json rooflines.fma_flops_per_second)" ]
+ok bench --table small-batch --only linear --threads 1 --quick -q
+has '^linear .* q4_k, 64 rows, 4096 to 64$'
+ok bench --table select --quick
+has '^operation .* x full '
+has '^sparq .* f16, 32/8 x 128, 1/4:'
+ok bench --table prompt --shape tiny --prompt 300 --json -q
+that 'each operation of a prompt' [ "$(json operations.0.name)" = linear ]
+that 'one call for each layer and matrix' [ "$(json operations.0.calls)" -gt 6 ]
+ok bench --table prompt --shape tiny --prompt 300 -q
+has '^attention .* %  3 calls$'
+has '^rest .* the host$'
+fails 2 'takes one of operations' bench --table few -q
+fails 2 'takes no --kv' bench --table int8 --kv full
+fails 2 'takes no --ops, --beside' bench --table prompt --shape tiny --only norm
+fails 2 'give one of them' bench --ops --table int8
+fails 2 'has no entries' bench --table int8 --entries 4096 -q
+
 # If bench is stopped while it writes a model, no file remains, whatever stopped it.
 for signal in TERM KILL; do
     mkdir "$work/$signal"

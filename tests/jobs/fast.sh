@@ -5,7 +5,7 @@ check_fast() {
     # Whole runs on OpenCL; an emulated GPU; every request for memory that fails; reports and forecasts, which run the
     # program many times; ranks by layers, on devices, and stopped ones; what only a release or a benchmark needs.
     slow=$(printf 'tests/%s\n' backends/test_opencl_runs.sh backends/test_cuda \
-        backends/test_cuda_ptx.sh build/test_bench_programs.sh build/test_release.sh cli/test_faults.sh \
+        backends/test_cuda_ptx.sh build/test_release.sh cli/test_faults.sh \
         cli/test_verify.sh ranks/test_devices.sh ranks/test_pipeline.sh ranks/test_ranks_data.sh \
         ranks/test_stopped.sh real/test_real tools/test_beside_llama.sh \
         tools/test_device_report.sh tools/test_gpu_check.sh tools/test_ranks_plan.sh)

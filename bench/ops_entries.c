@@ -1,7 +1,7 @@
-/* measure_entries.c - measures the operations that score entries by their keys and values: 8 KV heads of 4096
+/* ops_entries.c - measures the operations that score entries by their keys and values: 8 KV heads of 4096
  * entries. */
+#include "bench/measure.h"
 #include "core/base/canon.h"
-#include "core/measure/measure.h"
 
 enum {
     N = MEASURE_ENTRIES,

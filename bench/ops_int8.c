@@ -1,23 +1,13 @@
-/* measure_int8.c - measures linear layers of eight-bit activations, with the same shapes as the float layers. */
+/* ops_int8.c - measures linear layers of eight-bit activations, with the same shapes as the float layers. */
+#include "bench/measure.h"
 #include "core/base/types.h"
-#include "core/measure/measure.h"
 
 enum { TYPES = KVC_TYPES - KVC_Q8_0, EXPERTS = 32, USED = 4, WIDTH = 512, CHUNK_PAIRS = MEASURE_ROWS * USED };
 
-static struct kvc_int8_rows rows_of(struct kvc_measure *m, uint32_t rows, uint32_t K) {
-    const size_t values = (size_t)rows * K;
-    const struct kvc_int8_rows y = {.quant = kvc_measure_space(m, values),
-                                    .scale = kvc_measure_space(m, values / 32 * 4),
-                                    .sum = kvc_measure_space(m, values / 16 * 4)};
-    const struct kvc_span x = kvc_measure_values(m, values);
-    m->ops->quantize_rows(m->device, &(struct kvc_quantize_rows){.y = y, .x = x, .rows = rows, .K = K});
-    return y;
-}
-
 KVC_MEASURE(quantize_rows, 1, variant) {
     const size_t values = (size_t)MEASURE_ROWS * MEASURE_HIDDEN;
-    const struct kvc_span x = kvc_measure_values(m, values);
-    const struct kvc_int8_rows y = rows_of(m, MEASURE_ROWS, MEASURE_HIDDEN);
+    struct kvc_span x;
+    const struct kvc_int8_rows y = kvc_measure_int8_rows(m, MEASURE_ROWS, MEASURE_HIDDEN, &x);
     (void)variant;
     kvc_measure_counts(m, values * 5 + values / 32 * 4 + values / 16 * 4, 3 * values, "%d x %d", MEASURE_ROWS,
                        MEASURE_HIDDEN);
@@ -31,7 +21,7 @@ KVC_MEASURE(linear_int8, 2 * TYPES, variant) {
     const enum kvc_type type = (enum kvc_type)(KVC_Q8_0 + variant % TYPES);
     const uint32_t N = MEASURE_FEED_FORWARD, K = MEASURE_HIDDEN, rows = variant < TYPES ? 1 : 64;
     const struct kvc_weight *w = kvc_measure_weight(m, type, N, K);
-    const struct kvc_int8_rows x = rows_of(m, rows, K);
+    const struct kvc_int8_rows x = kvc_measure_int8_rows(m, rows, K, NULL);
     const struct kvc_span y = kvc_measure_space(m, (size_t)rows * N * 4), none = {NULL, 0};
     kvc_measure_counts(m, N * kvc_type_row_bytes(type, K) + (uint64_t)rows * (N * 4 + K), 2ull * N * K * rows,
                        "%s, %u row%s, %u to %u", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s", (unsigned)K,
@@ -45,7 +35,7 @@ KVC_MEASURE(expert_linear_int8, 2, variant) {
     const uint32_t pairs = variant ? CHUNK_PAIRS : USED, read = variant ? EXPERTS : USED;
     const uint32_t K = MEASURE_HIDDEN, N = WIDTH;
     const struct kvc_weight *w = kvc_measure_experts(m, KVC_Q4_K, EXPERTS, N, K);
-    const struct kvc_int8_rows x = rows_of(m, pairs, K);
+    const struct kvc_int8_rows x = kvc_measure_int8_rows(m, pairs, K, NULL);
     const struct kvc_span y = kvc_measure_space(m, (size_t)pairs * N * 4), none = {NULL, 0};
     uint32_t first_pair[EXPERTS + 1];
     for (uint32_t e = 0; e <= EXPERTS; e++) /* the pairs of one row are spread over all experts */

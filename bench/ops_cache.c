@@ -1,6 +1,6 @@
-/* measure_cache.c - measures the operations on cache entries: 8 KV heads of 4096 entries. If an operation changes its
+/* ops_cache.c - measures the operations on cache entries: 8 KV heads of 4096 entries. If an operation changes its
  * input, a copy restores the counts or lists before each call, and its time is included. */
-#include "core/measure/measure.h"
+#include "bench/measure.h"
 #include "core/base/types.h"
 
 enum { COUNTS = MEASURE_KV_HEADS * 4, ALL = MEASURE_KV_HEADS * MEASURE_ENTRIES };
@@ -48,15 +48,8 @@ KVC_MEASURE(attention, 5, variant) {
     const struct kvc_read_list reads = kvc_measure_reads(m, n, MEASURE_ENTRIES);
     const struct kvc_segment segment = {
         .lists = lists, .reads = cases[variant].read ? &reads : NULL, .rows = rows, .stored = rows};
-    const struct kvc_attention a = {.segments = &segment,
-                                    .segment_count = 1,
-                                    .heads = MEASURE_HEADS,
-                                    .kv_heads = MEASURE_KV_HEADS,
-                                    .head_size = MEASURE_HEAD_SIZE,
-                                    .q = kvc_measure_values(m, values),
-                                    .out = kvc_measure_space(m, values * 4),
-                                    .positions = kvc_measure_numbers(m, rows, MEASURE_ENTRIES - rows, 1),
-                                    .causal_offset = kvc_measure_numbers(m, rows, rows - 1, UINT32_MAX)};
+    struct kvc_attention a = kvc_measure_make_attention(m, &segment, MEASURE_HEADS, MEASURE_ENTRIES);
+    a.maximum = a.sum = (struct kvc_span){NULL, 0};
     kvc_measure_counts(m, 2ull * n * MEASURE_KV_HEADS * lists->format.row_bytes + 2 * values * 4,
                        (uint64_t)rows * MEASURE_HEADS * n * (4 * MEASURE_HEAD_SIZE + MEASURE_EXP),
                        "%s, %u row%s, %u entries", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s",

@@ -1,7 +1,7 @@
-/* measure_experts.c - measures the operations of experts: 32 experts, 4 per row, with one row and with a chunk of a
+/* ops_experts.c - measures the operations of experts: 32 experts, 4 per row, with one row and with a chunk of a
  * prompt. */
+#include "bench/measure.h"
 #include "core/base/types.h"
-#include "core/measure/measure.h"
 
 enum { EXPERTS = 32, USED = 4, WIDTH = 512, CHUNK_PAIRS = MEASURE_ROWS * USED };
 

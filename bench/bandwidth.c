@@ -1,12 +1,10 @@
-/* machine.c - measures the read bandwidth of the machine and the resident memory of the process. */
-#include <inttypes.h>
+/* bandwidth.c - measures the read bandwidth of the machine. */
 #include <pthread.h>
-#include <stdlib.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
-#include "cli/bench/bench.h"
+#include "bench/measure.h"
 
 enum { SWEEPS = 6, MOST_THREADS = 256 };
 
@@ -32,7 +30,7 @@ __attribute__((target("avx512f"))) static uint64_t sweep_avx512(const block *fro
 
 typedef uint64_t sweep_fn(const block *from, size_t count);
 
-static sweep_fn *machine_choose(void) {
+static sweep_fn *choose_sweep(void) {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f"))
@@ -48,6 +46,7 @@ struct reader {
     const block *from;
     size_t count;
     pthread_barrier_t *barrier;
+    clockid_t clock;
     uint64_t sum;
     double start[SWEEPS],
         end[SWEEPS]; /* each thread measures its own time, because the thread that waits for all threads may run late */
@@ -58,9 +57,9 @@ static void *read_part(void *argument) {
 
     for (int i = 0; i < SWEEPS; i++) {
         pthread_barrier_wait(reader->barrier);
-        reader->start[i] = cli_seconds();
+        reader->start[i] = kvc_measure_seconds(reader->clock);
         reader->sum += reader->sweep(reader->from, reader->count);
-        reader->end[i] = cli_seconds();
+        reader->end[i] = kvc_measure_seconds(reader->clock);
     }
     return NULL;
 }
@@ -98,17 +97,27 @@ static double time_sweeps(struct reader *readers, unsigned threads, size_t bytes
     return best;
 }
 
-double bench_bandwidth(unsigned threads) {
+/* Returns the number of cores that this process may use. */
+static unsigned available_cores(void) {
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+        return (unsigned)CPU_COUNT(&set);
+    return 1;
+}
+
+double kvc_measure_bandwidth_by(unsigned threads, clockid_t clock) {
     struct reader readers[MOST_THREADS];
     pthread_barrier_t barrier;
     size_t bytes = (size_t)512 << 20, part;
     unsigned char *memory;
     double best;
 
+    if (threads == 0)
+        threads = available_cores();
     if (threads > MOST_THREADS)
         threads = MOST_THREADS;
-    if (threads < 1)
-        threads = 1;
     memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return 0;
@@ -118,25 +127,14 @@ double bench_bandwidth(unsigned threads) {
     memset(memory, 1, bytes);
     part = bytes / sizeof(block) / threads / 4 * 4;
     for (unsigned i = 0; i < threads; i++)
-        readers[i] = (struct reader){.sweep = machine_choose(),
+        readers[i] = (struct reader){.sweep = choose_sweep(),
                                      .from = (const block *)(const void *)memory + i * part,
                                      .count = part,
-                                     .barrier = &barrier};
+                                     .barrier = &barrier,
+                                     .clock = clock};
     best = time_sweeps(readers, threads, part * threads * sizeof(block), &barrier);
     munmap(memory, bytes);
     return best;
 }
 
-uint64_t bench_resident(void) {
-    FILE *stream = fopen("/proc/self/status", "r");
-    uint64_t kilobytes = 0;
-    char line[256];
-
-    if (!stream)
-        return 0;
-    while (fgets(line, sizeof line, stream))
-        if (sscanf(line, "RssAnon: %" SCNu64, &kilobytes) == 1)
-            break;
-    fclose(stream);
-    return kilobytes * 1024;
-}
+double kvc_measure_bandwidth(unsigned threads) { return kvc_measure_bandwidth_by(threads, CLOCK_MONOTONIC); }

@@ -1,5 +1,5 @@
-/* measure_rows.c - measures the operations on memory and on rows: a chunk of a prompt and, for linear, also one row. */
-#include "core/measure/measure.h"
+/* ops_rows.c - measures the operations on memory and on rows: a chunk of a prompt and, for linear, also one row. */
+#include "bench/measure.h"
 #include "core/base/types.h"
 
 enum { VALUES = MEASURE_ROWS * MEASURE_HIDDEN, MEMORY = 64 << 20 };
@@ -35,16 +35,8 @@ KVC_MEASURE(norm, 1, variant) {
 
 /* Every type, with one row and with the rows of a short prompt. */
 KVC_MEASURE(linear, 2 * KVC_ALL_TYPES, variant) {
-    const enum kvc_type type = (enum kvc_type)(variant % KVC_ALL_TYPES);
-    const uint32_t N = MEASURE_FEED_FORWARD, K = MEASURE_HIDDEN, rows = variant < KVC_ALL_TYPES ? 1 : 64;
-    const struct kvc_weight *w = kvc_measure_weight(m, type, N, K);
-    const struct kvc_span x = kvc_measure_values(m, (size_t)rows * K), none = {NULL, 0};
-    const struct kvc_span y = kvc_measure_space(m, (size_t)rows * N * 4);
-    kvc_measure_counts(m, N * kvc_type_row_bytes(type, K) + (uint64_t)rows * (N + K) * 4, 2ull * N * K * rows,
-                       "%s, %u row%s, %u to %u", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s", (unsigned)K,
-                       (unsigned)N);
-    while (kvc_measure_again(m))
-        m->ops->linear(m->device, &(struct kvc_linear){.y = y, .x = x, .w = w, .bias = none, .rows = rows});
+    kvc_measure_time_linear(m, (enum kvc_type)(variant % KVC_ALL_TYPES), variant < KVC_ALL_TYPES ? 1 : 64,
+                            MEASURE_FEED_FORWARD, MEASURE_HIDDEN);
 }
 
 KVC_MEASURE(rope, 2, variant) {

@@ -1,9 +1,9 @@
-/* measure_policies.c - measures the operations that methods use to score and choose entries: 8 KV heads of 4096
+/* ops_policies.c - measures the operations that methods use to score and choose entries: 8 KV heads of 4096
  * entries. */
+#include "bench/measure.h"
 #include "core/base/integers.h"
 #include "core/base/canon.h"
 #include "core/base/fused.h"
-#include "core/measure/measure.h"
 
 enum {
     N = MEASURE_ENTRIES,
@@ -13,28 +13,16 @@ enum {
     STRIDE = MEASURE_STRIDE,
     ALL = N * HK,
     SCORE = 2 * D + MEASURE_EXP, /* flops of one probability, from its query and key */
-    WINDOW = 32,
-    PAGE = 16
+    WINDOW = 32
 };
 
 static const struct kvc_span none = {NULL, 0};
 
 /* Returns the probabilities of queries at the end of the lists, with M and L of their attention. */
 static struct kvc_probabilities make_rows(struct kvc_measure *m, const struct kvc_lists *lists, uint32_t queries) {
-    const size_t values = (size_t)queries * H * D;
     const struct kvc_segment segment = {
         .lists = (struct kvc_lists *)(uintptr_t)lists, .rows = queries, .stored = queries};
-    const struct kvc_attention a = {.segments = &segment,
-                                    .segment_count = 1,
-                                    .heads = H,
-                                    .kv_heads = HK,
-                                    .head_size = D,
-                                    .q = kvc_measure_values(m, values),
-                                    .out = kvc_measure_space(m, values * 4),
-                                    .maximum = kvc_measure_space(m, (size_t)queries * H * 4),
-                                    .sum = kvc_measure_space(m, (size_t)queries * H * 4),
-                                    .positions = kvc_measure_numbers(m, queries, N - queries, 1),
-                                    .causal_offset = kvc_measure_numbers(m, queries, queries - 1, UINT32_MAX)};
+    const struct kvc_attention a = kvc_measure_make_attention(m, &segment, H, N);
     if (m->status == KVC_OK)
         m->ops->attention(m->device, &a);
     return kvc_measure_probabilities(lists, queries, &a);
@@ -242,139 +230,6 @@ KVC_MEASURE(view_evict, 1, variant) {
         m->ops->copy(m->device, (struct kvc_span){view.index, 0}, (struct kvc_span){full.index, 0}, indices);
         m->ops->view_evict(m->device, &(struct kvc_view_evict){.lists = lists, .kept = &kept, .view = &view});
     }
-}
-
-static struct kvc_pages make_pages(struct kvc_measure *m, uint32_t page, bool low) {
-    const uint32_t stride = N / page + 64;
-    struct kvc_pages pages = {page, stride, KVC_F16, NULL, kvc_measure_space(m, (size_t)HK * D * stride * 2).buffer};
-    if (low)
-        pages.low = kvc_measure_space(m, (size_t)HK * D * stride * 2).buffer;
-    return pages;
-}
-
-KVC_MEASURE(pages_update, 2, variant) {
-    struct kvc_lists *lists = make_lists(m, 0);
-    struct kvc_pages pages = make_pages(m, PAGE, true);
-    if (m->status == KVC_OK)
-        m->ops->pages_update(
-            m->device, &(struct kvc_pages_update){.lists = lists, .view = NULL, .pages = &pages, .rows = UINT32_MAX});
-    kvc_measure_counts(m, variant ? HK * D * 10ull : key_bytes() + key_bytes() / PAGE * 2, variant ? 0 : 2ull * ALL * D,
-                       "pages of %d, %s", PAGE, variant ? "1 new" : "all");
-    while (kvc_measure_again(m))
-        m->ops->pages_update(m->device,
-                             &(struct kvc_pages_update){
-                                 .lists = lists, .view = NULL, .pages = &pages, .rows = variant ? 1 : UINT32_MAX});
-}
-
-/* The four kinds of scores, with the shapes that topk, sparq, hsa and quest use. */
-struct select_case {
-    const char *name;
-    enum kvc_score_kind kind;
-    uint32_t dims, page;
-    bool low, whole;
-};
-static const struct select_case cases[] = {{"exact", KVC_SCORE_EXACT, D, 0, false, false},
-                                           {"channels", KVC_SCORE_CHANNELS, D / 4, 1, false, false},
-                                           {"page channels", KVC_SCORE_PAGE_CHANNELS, D / 4, PAGE, true, false},
-                                           {"page bound", KVC_SCORE_PAGE_BOUND, D, PAGE, true, true}};
-enum { CASES = sizeof cases / sizeof cases[0] };
-
-struct selection {
-    struct kvc_pages pages;
-    struct kvc_read_list list;
-    struct kvc_select_scores scores;
-    struct kvc_select_reads reads;
-};
-
-static void make_selection(struct kvc_measure *m, const struct select_case *c, struct selection *s) {
-    struct kvc_lists *lists = make_lists(m, 0);
-    if (c->page) {
-        s->pages = make_pages(m, c->page, c->low);
-        if (m->status == KVC_OK)
-            m->ops->pages_update(m->device, &(struct kvc_pages_update){
-                                                .lists = lists, .view = NULL, .pages = &s->pages, .rows = UINT32_MAX});
-    }
-    s->list = kvc_measure_reads(m, 1, N);
-    s->scores = (struct kvc_select_scores){.lists = lists,
-                                           .pages = c->page ? &s->pages : NULL,
-                                           .kind = c->kind,
-                                           .dims = c->dims,
-                                           .heads = H,
-                                           .head_size = D,
-                                           .q = kvc_measure_values(m, H * D),
-                                           .positions = kvc_measure_numbers(m, 1, N - 1, 0),
-                                           .scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4),
-                                           .probabilities = none,
-                                           .stride = STRIDE};
-    s->reads = (struct kvc_select_reads){.lists = lists,
-                                         .pages = c->page > 1 ? &s->pages : NULL,
-                                         .whole = c->whole,
-                                         .heads = H,
-                                         .top = c->whole ? N / 4 / PAGE : N / 4,
-                                         .scores = s->scores.scores,
-                                         .stride = STRIDE,
-                                         .reads = &s->list};
-}
-
-static uint64_t selection_bytes(const struct select_case *c) {
-    return key_bytes() * c->dims / D / kvc_max_u32(c->page, 1) * (c->whole ? 2 : 1);
-}
-static uint64_t selection_flops(const struct select_case *c) {
-    const uint64_t units = (uint64_t)H * N / kvc_max_u32(c->page, 1);
-    return units * (2 * c->dims + (c->whole ? 0 : MEASURE_EXP + 3));
-}
-
-KVC_MEASURE(select_scores, CASES, variant) {
-    struct selection s;
-    make_selection(m, &cases[variant], &s);
-    kvc_measure_counts(m, selection_bytes(&cases[variant]), selection_flops(&cases[variant]), "%s",
-                       cases[variant].name);
-    while (kvc_measure_again(m))
-        m->ops->select_scores(m->device, &s.scores);
-}
-
-KVC_MEASURE(select_reads, CASES, variant) {
-    const struct select_case *c = &cases[variant];
-    struct selection s;
-    make_selection(m, c, &s);
-    if (m->status == KVC_OK)
-        m->ops->select_scores(m->device, &s.scores);
-    kvc_measure_counts(m, (uint64_t)ALL / kvc_max_u32(c->page, 1) * 4 + ALL / 4 * 4, 0, "%s, a quarter", c->name);
-    while (kvc_measure_again(m))
-        m->ops->select_reads(m->device, &s.reads);
-}
-
-KVC_MEASURE(cut_reads, 1, variant) {
-    const struct select_case *c = &cases[CASES - 1];
-    struct selection s;
-    make_selection(m, c, &s);
-    (void)variant;
-    if (m->status == KVC_OK)
-        m->ops->select_scores(m->device, &s.scores);
-    kvc_measure_counts(m, ALL / PAGE * 4ull + ALL / 4 * 4ull, (uint64_t)ALL / PAGE * MEASURE_EXP, "%s, all of it",
-                       c->name);
-    while (kvc_measure_again(m)) {
-        m->ops->select_reads(m->device, &s.reads);
-        m->ops->cut_reads(m->device, &(struct kvc_cut_reads){.lists = s.reads.lists,
-                                                             .page = PAGE,
-                                                             .whole = true,
-                                                             .factor = 0.03f,
-                                                             .share = 60000,
-                                                             .scores = s.scores.scores,
-                                                             .stride = STRIDE,
-                                                             .reads = s.reads.reads});
-    }
-}
-
-/* Measures select_scores and select_reads as a decode step calls them: as one fused operation if the backend has one.
- */
-KVC_MEASURE(select_scores_reads, CASES, variant) {
-    const struct select_case *c = &cases[variant];
-    struct selection s;
-    make_selection(m, c, &s);
-    kvc_measure_counts(m, selection_bytes(c) + ALL / 4 * 4, selection_flops(c), "%s, a quarter", c->name);
-    while (kvc_measure_again(m))
-        kvc_run_select(m->device, &(struct kvc_select_scores_reads){.scores = &s.scores, .reads = &s.reads});
 }
 
 KVC_MEASURE(value_sums, 2, variant) {

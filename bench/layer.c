@@ -1,9 +1,8 @@
-/* measure_long.c - measures a long context with `entries` entries in every head, at the shapes of a model of eight
+/* layer.c - measures a long context with `entries` entries in every head, at the shapes of a model of eight
  * billion parameters: the attention and linear layers of a decode step, one layer of a prompt's chunk, and the
  * selection of what a layer keeps of the prompt. */
+#include "bench/measure.h"
 #include "core/base/integers.h"
-#include "core/measure/measure.h"
-#include "core/base/types.h"
 
 enum {
     HIDDEN = 4096,
@@ -24,45 +23,24 @@ static struct kvc_lists *make_lists(struct kvc_measure *m, uint64_t slots, uint3
     return kvc_measure_lists(m, KVC_F16, whole_tiles(slots), entries, 0, ordered);
 }
 
-/* Returns attention for rows at the end of lists of `entries` entries. */
-static struct kvc_attention make_attention(struct kvc_measure *m, const struct kvc_segment *segment, uint32_t entries) {
-    const uint32_t rows = segment->rows;
-    return (struct kvc_attention){.segments = segment,
-                                  .segment_count = 1,
-                                  .heads = H,
-                                  .kv_heads = HK,
-                                  .head_size = D,
-                                  .q = kvc_measure_values(m, (size_t)rows * H * D),
-                                  .out = kvc_measure_space(m, (size_t)rows * H * D * 4),
-                                  .maximum = kvc_measure_space(m, (size_t)rows * H * 4),
-                                  .sum = kvc_measure_space(m, (size_t)rows * H * 4),
-                                  .positions = kvc_measure_numbers(m, rows, entries - rows, 1),
-                                  .causal_offset = kvc_measure_numbers(m, rows, rows - 1, UINT32_MAX)};
-}
-
 /* Measures the largest matrix of a layer. */
-static void measure_long_linear(struct kvc_measure *m, uint32_t variant) {
-    const struct kvc_weight *w = kvc_measure_weight(m, KVC_F16, FEED_FORWARD, HIDDEN);
-    const struct kvc_span x = kvc_measure_values(m, HIDDEN), y = kvc_measure_space(m, FEED_FORWARD * 4);
+static void layer_linear(struct kvc_measure *m, uint32_t variant) {
     (void)variant;
-    kvc_measure_counts(m, FEED_FORWARD * kvc_type_row_bytes(KVC_F16, HIDDEN) + (FEED_FORWARD + HIDDEN) * 4,
-                       2ull * FEED_FORWARD * HIDDEN, "f16, 1 row, %d to %d", HIDDEN, FEED_FORWARD);
-    while (kvc_measure_again(m))
-        m->ops->linear(m->device, &(struct kvc_linear){.y = y, .x = x, .w = w, .bias = none, .rows = 1});
+    kvc_measure_time_linear(m, KVC_F16, 1, FEED_FORWARD, HIDDEN);
 }
 
 /* Heads have between a quarter and seven quarters of the entries; the mean is `entries`. */
 static void attention(struct kvc_measure *m, uint32_t variant) {
     static const uint32_t quarters[HK] = {1, 7, 4, 2, 6, 3, 5, 4};
-    const uint64_t most = (uint64_t)m->entries * 7 / 4;
+    const uint64_t most = (uint64_t)m->settings.entries * 7 / 4;
     struct kvc_lists *lists = make_lists(m, most, (uint32_t)most, false);
     const struct kvc_segment segment = {.lists = lists, .rows = 1, .stored = 1};
-    const struct kvc_attention a = make_attention(m, &segment, (uint32_t)most);
+    const struct kvc_attention a = kvc_measure_make_attention(m, &segment, H, (uint32_t)most);
     uint32_t counts[HK];
     uint64_t all = 0;
     (void)variant;
     for (int h = 0; h < HK; h++)
-        all += counts[h] = (uint32_t)((uint64_t)m->entries * quarters[h] / 4);
+        all += counts[h] = (uint32_t)((uint64_t)m->settings.entries * quarters[h] / 4);
     if (m->status == KVC_OK)
         m->ops->upload(m->device, (struct kvc_span){lists->count, 0}, counts, sizeof counts);
     kvc_measure_counts(m, 2 * all * lists->format.row_bytes + 2ull * H * D * 4,
@@ -75,14 +53,14 @@ static void attention(struct kvc_measure *m, uint32_t variant) {
 /* Measures one layer of a chunk in the middle of a prompt. Multiplied by the number of chunks, it is the layer's time
  * for the prompt. */
 static void prefill(struct kvc_measure *m, uint32_t variant) {
-    const uint32_t rows = kvc_min_u32(m->entries / 2, MEASURE_ROWS), before = m->entries / 2;
+    const uint32_t rows = kvc_min_u32(m->settings.entries / 2, MEASURE_ROWS), before = m->settings.entries / 2;
     const struct kvc_weight *query = kvc_measure_weight(m, KVC_F16, HIDDEN, HIDDEN);
     const struct kvc_weight *key = kvc_measure_weight(m, KVC_F16, HK * D, HIDDEN);
     const struct kvc_weight *up = kvc_measure_weight(m, KVC_F16, FEED_FORWARD, HIDDEN);
     const struct kvc_weight *down = kvc_measure_weight(m, KVC_F16, HIDDEN, FEED_FORWARD);
     struct kvc_lists *lists = make_lists(m, (uint64_t)before + rows, before, false);
     const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
-    const struct kvc_attention a = make_attention(m, &segment, before + rows);
+    const struct kvc_attention a = kvc_measure_make_attention(m, &segment, H, before + rows);
     const size_t x_bytes = (size_t)rows * HIDDEN * 4, wide = (size_t)rows * FEED_FORWARD;
     const struct kvc_span x = kvc_measure_values(m, (size_t)rows * HIDDEN), normed = kvc_measure_space(m, x_bytes);
     const struct kvc_span raw = kvc_measure_space(m, x_bytes), norm = kvc_measure_values(m, HIDDEN);
@@ -140,12 +118,12 @@ static void prefill(struct kvc_measure *m, uint32_t variant) {
 /* Measures the prompt stage of snapkv in one layer: the last queries' mass, pooling, the top entries, eviction,
  * compaction. */
 static void selection(struct kvc_measure *m, uint32_t variant) {
-    const uint32_t n = m->entries, kept = kvc_min_u32(n / 4, KEPT), window = kvc_min_u32(kept / 2, WINDOW);
+    const uint32_t n = m->settings.entries, kept = kvc_min_u32(n / 4, KEPT), window = kvc_min_u32(kept / 2, WINDOW);
     const struct kvc_keep rule = {.top = kept - window, .tail = window, .recent = INT64_MAX};
     struct kvc_lists *from = make_lists(m, n, n, true), *to = make_lists(m, kept, 0, true), into = *to;
     const size_t stride = whole_tiles(n), lists_bytes = HK * stride * 4;
     const struct kvc_segment segment = {.lists = from, .rows = window, .stored = window};
-    const struct kvc_attention a = make_attention(m, &segment, n);
+    const struct kvc_attention a = kvc_measure_make_attention(m, &segment, H, n);
     const struct kvc_span scores = kvc_measure_space(m, lists_bytes), pooled = kvc_measure_space(m, lists_bytes);
     const struct kvc_span order = kvc_measure_space(m, lists_bytes), count = kvc_measure_numbers(m, HK, n, 0);
     struct kvc_read_list chosen = {kvc_measure_space(m, HK * 4).buffer, kvc_measure_space(m, lists_bytes).buffer,
@@ -189,9 +167,8 @@ static void selection(struct kvc_measure *m, uint32_t variant) {
     }
 }
 
-static const struct kvc_measure_operation operations[] = {{"linear", measure_long_linear, 1},
+const struct kvc_measure_operation kvc_measure_layer[] = {{"linear", layer_linear, 1},
                                                           {"attention", attention, 1},
                                                           {"prefill", prefill, 1},
-                                                          {"selection", selection, 1}};
-const struct kvc_measure_operation *const kvc_measure_long[] = {&operations[0], &operations[1], &operations[2],
-                                                                &operations[3], NULL};
+                                                          {"selection", selection, 1},
+                                                          {NULL, NULL, 0}};

@@ -1,0 +1,55 @@
+/* tables.c - the list of tables that can be measured: names, limits, and the calls that are measured beside. */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench/measure.h"
+
+static const struct kvc_measure_group groups[] = {
+    {.table = {"operations", "every operation, at shapes of a model with one billion parameters", NULL, false}},
+    {.table = {"layer", "one layer of a model with eight billion parameters over a long cache", NULL, false},
+     .operations = kvc_measure_layer,
+     .entries = 32768,
+     .least = KVC_MEASURE_LEAST},
+    {.table = {"attention-decode", "attention of one row, over caches of several shapes", NULL, false},
+     .operations = kvc_measure_decode_attention,
+     .cold = true,
+     .reads = true},
+    {.table = {"attention-prefill", "attention of 256 rows, over caches of several shapes", NULL, false},
+     .operations = kvc_measure_prefill_attention},
+    {.table = {"select", "choosing entries and attending to them, beside attention to all", "full", false},
+     .operations = kvc_measure_select,
+     .other = KVC_MEASURE_OTHER_CALL,
+     .cold = true,
+     .reads = true,
+     .entries = 32768,
+     .least = 1024},
+    {.table = {"gemm", "F32 linear layers of 512 rows, beside those of --math fast", "fast", false},
+     .operations = kvc_measure_gemm,
+     .other = KVC_MEASURE_OTHER_LIBRARY},
+    {.table = {"types", "linear layers of 512 rows, for every type of weights", NULL, false},
+     .operations = kvc_measure_types},
+    {.table = {"small-batch", "linear layers of 1 to 64 rows", NULL, false}, .operations = kvc_measure_small_batch},
+    {.table = {"linear-decode", "linear layers of one row with large matrices", NULL, false},
+     .operations = kvc_measure_decode_linear,
+     .reads = true},
+    {.table = {"linear-cached", "linear layers of one row with matrices in a cache", NULL, false},
+     .operations = kvc_measure_cached_linear},
+    {.table = {"int8", "linear layers of 8-bit activations, beside those of float", "float", false},
+     .operations = kvc_measure_int8,
+     .other = KVC_MEASURE_OTHER_CALL,
+     .reads = true},
+    {.table = {"prompt", "the operations of one prefill of a model", NULL, true}}};
+enum { GROUPS = sizeof groups / sizeof *groups };
+
+const struct kvc_measure_table *kvc_measure_table(size_t i) { return i < GROUPS ? &groups[i].table : NULL; }
+
+const struct kvc_measure_group *kvc_measure_group(const char *name, struct kvc_error *error) {
+    char names[256] = "";
+    for (size_t i = 0; i < GROUPS; i++) {
+        if (strcmp(groups[i].table.name, name) == 0)
+            return &groups[i];
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", groups[i].table.name);
+    }
+    (void)kvc_fail(error, KVC_USAGE, "measure: there is no table '%s'; try %s", name, names);
+    return NULL;
+}
