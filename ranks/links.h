@@ -1,4 +1,5 @@
-/* links.h - opens the implementations of the communication layer. */
+/* links.h - opens the implementations of the communication layer (core/ranks/link.h). ranks/ holds the processes around
+ * the engine and all calls of MPI and NCCL; core/ranks holds the part of parallel runs inside the engine. */
 #ifndef KVC_RANKS_LINKS_H
 #define KVC_RANKS_LINKS_H
 

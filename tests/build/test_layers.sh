@@ -77,6 +77,7 @@ none() {
 }
 none cli '#include "(eval|examples)/' 'the program finds the tasks of eval in a table (cli_eval_tasks)'
 none core '"(llama|mistral|qwen[0-9]*|phi[0-9]*)"' 'core names no model family'
+none core '#include <(mpi|nccl)' 'ranks/ alone calls MPI and NCCL'
 none backends '"(full|window|streaming|snapkv|morphkv)"' 'a backend names no policy'
 none 'cli eval ranks serve examples core backends policies models bench include tools tests' '	|[ ]$' 'tab, or blank at the end'
 none 'cli eval ranks serve examples core backends policies models bench include tools tests' '^.{133,}' 'far more than 120 columns'
