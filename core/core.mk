@@ -38,19 +38,24 @@ libkvc_la_SOURCES += \
 	core/engine/logprobs.c \
 	core/engine/network.c \
 	core/engine/runner.c \
+	core/engine/runner_memory.c \
 	core/engine/sampler.c \
 	core/engine/sharded.c \
 	core/engine/extra_slots.c
 
-# Sessions: their state, prompts (prompt.c, pass.c), decode steps (decode.c, step.c), evictions (evict.c).
+# Sessions: their state, prompts (prompt.c, pass.c), decode steps (decode.c), evictions (evict.c).
 libkvc_la_SOURCES += \
+	core/engine/alone.c \
 	core/engine/cache_positions.c \
 	core/engine/decode.c \
 	core/engine/evict.c \
 	core/engine/fill.c \
 	core/engine/fork.c \
+	core/engine/participants.c \
 	core/engine/pass.c \
 	core/engine/pipeline.c \
+	core/engine/pipeline_keep.c \
+	core/engine/pipeline_passes.c \
 	core/engine/prepare_step.c \
 	core/engine/prompt.c \
 	core/engine/prompt_many.c \
@@ -60,9 +65,9 @@ libkvc_la_SOURCES += \
 	core/engine/rows.c \
 	core/engine/select.c \
 	core/engine/session.c \
-	core/engine/session_broadcast.c \
+	core/engine/session_lists.c \
 	core/engine/state.c \
-	core/engine/step.c \
+	core/engine/together.c \
 	core/engine/expired.c
 
 # Policy strings, and the functions that a stage function may call.

@@ -259,7 +259,6 @@ enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_sessi
         kvc_packet_put_text(packet, options ? options->policy : NULL);
         kvc_call_broadcast(ranks);
     }
-    (*session)->told = true;
     if (kvc_ranks_several(ranks)) {
         kvc_policy_same(ranks, (*session)->policy);
     }

@@ -225,6 +225,17 @@ static enum kvc_status check_positions(const int32_t *positions, size_t count, u
     return KVC_OK;
 }
 
+/* Notes the positions that a stage keeps in a layer of another process, for kvc_pipeline_keep. */
+static void note_kept(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts) {
+    struct kvc_packet *kept = &stage->session->kept;
+    kvc_packet_put_number(kept, stage->layer);
+    kvc_packet_put_number(kept, stage->info.kv_heads);
+    for (uint32_t h = 0; h < stage->info.kv_heads; h++) {
+        kvc_packet_put_number(kept, counts[h]);
+        kvc_packet_put(kept, positions[h], counts[h] * sizeof(int32_t));
+    }
+}
+
 enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts,
                                          struct kvc_error *error) {
     const struct kvc_keep nothing = {.recent = INT64_MAX};
@@ -234,7 +245,7 @@ enum kvc_status kvc_stage_keep_positions(struct kvc_stage *stage, const int32_t 
             return ascend;
     }
     if (!kvc_network_has(stage->session->runner->network, stage->layer)) {
-        kvc_session_note_kept(stage->session, stage->layer, stage->info.kv_heads, positions, counts);
+        note_kept(stage, positions, counts);
         return KVC_OK;
     }
     const size_t most = kvc_stage_capacity(stage);

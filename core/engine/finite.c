@@ -36,6 +36,8 @@ enum kvc_status kvc_finite_hidden(struct kvc_runner *runner, const struct kvc_ba
     struct kvc_device *device = runner->device;
     const size_t hidden = runner->network->hidden, bytes = hidden * sizeof(float);
     const uint32_t block = kvc_min_u32(rows, BLOCK);
+    if (layer < 0 && !kvc_network_begins(runner->network))
+        return KVC_OK;
     float *values = malloc(block * bytes);
     if (!values)
         return kvc_fail(error, KVC_RESOURCE, "session: no memory for %u rows of hidden states", block);

@@ -1,4 +1,5 @@
 /* fork.c - creates a second session with the state of an existing one, in memory. */
+#include "core/engine/coordinator.h"
 #include "core/engine/state.h"
 #include "kvcull/saved.h"
 
@@ -40,12 +41,6 @@ enum kvc_status kvc_session_fork(struct kvc_session *session, struct kvc_session
     KVC_LOG(&session->engine->log, KVC_LOG_INFO, KVC_LOG_CACHE, "session forked: %llu tokens, %llu bytes copied",
             (unsigned long long)session->tokens,
             (unsigned long long)(made->cache.cache_bytes + made->cache.state_bytes));
-    struct kvc_packet *packet = kvc_call_begin(kvc_session_ranks(session), KVC_CALL_FORK);
-    if (packet) {
-        kvc_packet_put_pointer(packet, session);
-        kvc_packet_put_pointer(packet, made);
-        kvc_call_broadcast(session->engine->ranks);
-    }
-    made->told = session->told;
-    return kvc_call_end(kvc_session_ranks(session), KVC_OK, error);
+    session->runner->coordinator->begin_fork(session, made);
+    return session->runner->coordinator->end(session->runner, KVC_OK, error);
 }

@@ -9,6 +9,7 @@
 #include "core/engine/pass.h"
 
 #include "core/base/integers.h"
+#include "core/engine/coordinator.h"
 #include "core/engine/pipeline.h"
 #include "core/engine/prune_rows.h"
 #include "core/engine/expired.h"
@@ -153,14 +154,14 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
     const uint64_t away = session->turn - kvc_session_rows(session);
     if (!session->prompt.chunking.chunk)
         session->held[layer] = kvc_expired_left(session, layer, kvc_cache_most(&session->cache, layer) + away);
-    kvc_session_most(session, &session->held[layer], 1);
+    session->runner->coordinator->most_of_heads(session, &session->held[layer], 1);
     session->cache.layer[layer].step_most = kvc_policy_step_most(session->policy, layer, &session->runner->model,
                                                                  &session->cache.format, session->held[layer]);
     struct kvc_stage stage = window_stage(session, layer);
     enum kvc_status status = kvc_stage_call_prompt(&stage, error);
     for (uint32_t l = 0; l <= layer; l++) /* the stage may also have shrunk the layers below */
         session->after[l] = kvc_expired_left(session, l, kvc_cache_most(&session->cache, l));
-    kvc_session_most(session, session->after, layer + 1);
+    session->runner->coordinator->most_of_heads(session, session->after, layer + 1);
     if (status == KVC_OK)
         status = kvc_evict_shrink(session, layer + 1, 1, error);
     return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
@@ -327,7 +328,7 @@ static enum kvc_status repeat_prompt_stages(struct kvc_session *session, uint32_
     enum kvc_status status = KVC_OK;
     for (uint32_t l = 0; l < network->layers; l++)
         session->held[l] = kvc_network_has(network, l) ? session->held[l] : 0;
-    kvc_session_most_layers(session, session->held, network->layers);
+    session->runner->coordinator->most_of_layers(session, session->held, network->layers);
     for (uint32_t l = last + 1; l < network->layers && status == KVC_OK; l++) {
         struct kvc_stage stage = kvc_stage_make(session, l);
         status = kvc_stage_call_prompt_again(&stage, error);

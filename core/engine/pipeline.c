@@ -7,7 +7,6 @@
 
 #include "core/engine/prune_rows.h"
 #include "core/ranks/direct.h"
-#include "core/stage/stage_call.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -21,11 +20,7 @@ struct header {
 
 enum way { FROM_BELOW, UP, FROM_LAST, TO_ALL };
 
-static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) {
-    return runner->network ? runner->network->part.pipeline : NULL;
-}
-
-static void pipeline_end(struct kvc_ranks *ranks, const char *text) { ranks->link->class->end(ranks->link, text); }
+static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) { return runner->network->part.pipeline; }
 
 /* Sends or receives data. The status of a prompt's pass uses its own channel, because the receiver reads it after
  * messages that were sent later. */
@@ -45,10 +40,10 @@ static void move(const struct kvc_passing *passing, enum way way, void *data, si
 /* Ends all ranks if this rank is out of memory, because the others wait for its rows. */
 static void end_where_memory_lacks(struct kvc_ranks *ranks, const struct kvc_passing *passing) {
     if (passing->status == KVC_RESOURCE)
-        pipeline_end(ranks, passing->error && passing->error->text[0] ? passing->error->text : "out of memory");
+        kvc_pipeline_end(ranks, passing->error && passing->error->text[0] ? passing->error->text : "out of memory");
     for (size_t i = 0; i < passing->count; i++)
         if (passing->sessions[i]->failure.status == KVC_RESOURCE)
-            pipeline_end(ranks, passing->sessions[i]->failure.text);
+            kvc_pipeline_end(ranks, passing->sessions[i]->failure.text);
 }
 
 static struct header header_of(const struct kvc_passing *passing) {
@@ -59,25 +54,6 @@ static struct header header_of(const struct kvc_passing *passing) {
     for (size_t i = 0; i < passing->count; i++)
         header.failures += passing->sessions[i]->failure.status != KVC_OK;
     return header;
-}
-
-/* Returns true if a method acts on layers of several ranks. */
-static bool acts_on_several(const struct kvc_network *network, const struct kvc_method_use *use) {
-    uint32_t first = network->layers, last = 0;
-    for (uint32_t l = 0; l < network->layers; l++) {
-        if (use->acts[l] && first == network->layers)
-            first = l;
-        if (use->acts[l])
-            last = l;
-    }
-    return first < last && kvc_network_layer_owner(network, first) != kvc_network_layer_owner(network, last);
-}
-
-bool kvc_pipeline_shares(const struct kvc_session *session) {
-    const struct kvc_policy *policy = session->policy;
-    const struct kvc_method *method = kvc_policy_owner(policy, KVC_STAGE_PROMPT);
-    return ranks_of(session->runner) && method && kvc_method_forecast(method)->ragged == KVC_RAGGED_LAYERS &&
-           acts_on_several(session->runner->network, &session->use[method - policy->method]);
 }
 
 /* Sends the errors of this status and of the failed sessions. */
@@ -124,7 +100,7 @@ static void receive_kept(struct kvc_ranks *ranks, struct kvc_passing *passing, u
     struct kvc_session *session = passing->sessions[0];
     uint32_t *rows = malloc(kept * sizeof *rows);
     if (!rows)
-        pipeline_end(ranks, "no memory for the rows that are kept");
+        kvc_pipeline_end(ranks, "no memory for the rows that are kept");
     move(passing, FROM_BELOW, rows, kept * sizeof *rows);
     free(session->prompt.next_kept_rows);
     session->prompt.next_kept_rows = rows;
@@ -143,7 +119,7 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
     const struct kvc_network *network = passing->runner->network;
     struct kvc_device *device = passing->runner->device;
     struct header header;
-    if (!ranks || kvc_network_begins(network))
+    if (kvc_network_begins(network))
         return;
     end_where_memory_lacks(ranks, passing);
     move(passing, FROM_BELOW, &header, sizeof header);
@@ -154,7 +130,7 @@ void kvc_pipeline_receive(struct kvc_passing *passing) {
     if (header.rows == 0)
         return;
     if (header.rows != passing->rows && passing->status == KVC_OK)
-        pipeline_end(ranks, "the rank below passes on another number of rows");
+        kvc_pipeline_end(ranks, "the rank below passes on another number of rows");
     const size_t values = (size_t)header.rows * network->hidden;
     struct kvc_direct *direct = kvc_direct_of(ranks->stages.link, device);
     if (direct) {
@@ -193,8 +169,6 @@ static void send_up(struct kvc_ranks *ranks, struct kvc_passing *passing) {
 
 void kvc_pipeline_send(struct kvc_passing *passing) {
     struct kvc_ranks *ranks = ranks_of(passing->runner);
-    if (!ranks)
-        return;
     end_where_memory_lacks(ranks, passing);
     if (!kvc_network_ends(passing->runner->network)) {
         send_up(ranks, passing);
@@ -207,137 +181,11 @@ void kvc_pipeline_send(struct kvc_passing *passing) {
 }
 
 enum kvc_status kvc_pipeline_receive_status(struct kvc_passing *passing) {
-    struct kvc_ranks *ranks = ranks_of(passing->runner);
     struct header header;
-    if (!ranks || kvc_network_ends(passing->runner->network))
+    if (kvc_network_ends(passing->runner->network))
         return passing->status;
     move(passing, FROM_LAST, &header, sizeof header);
     receive_failures(passing, FROM_LAST, &header);
     move_states(passing, FROM_LAST);
     return (enum kvc_status)header.status;
-}
-
-void kvc_pipeline_advance(struct kvc_runner *runner) {
-    struct kvc_ranks *ranks = ranks_of(runner);
-    if (ranks)
-        ranks->stages.link->class->advance(ranks->stages.link);
-}
-
-void kvc_pipeline_broadcast(struct kvc_runner *runner, void *data, size_t bytes) {
-    struct kvc_ranks *ranks = ranks_of(runner);
-    struct kvc_error error = {KVC_OK, ""};
-    if (!ranks)
-        return;
-    if (kvc_network_ends(runner->network) && runner->device->ops->sync(runner->device, &error) != KVC_OK)
-        pipeline_end(ranks, error.text);
-    struct kvc_link *link = ranks->stages.link;
-    link->class->broadcast(link, data, bytes, link->count - 1);
-}
-
-/* Returns the layer that chooses the entries of a layer. */
-static uint32_t decider_of(const struct kvc_session *session, uint32_t layer) {
-    return kvc_policy_decider(session->policy, layer, &session->runner->model, &session->cache.format);
-}
-
-/* Returns true if a layer of this rank chooses the entries of another rank's layer. */
-static bool decides_for_others(const struct kvc_session *session, uint32_t rank) {
-    const struct kvc_network *network = session->runner->network;
-    for (uint32_t l = 0; l < network->layers; l++)
-        if (kvc_network_layer_owner(network, decider_of(session, l)) == rank &&
-            kvc_network_layer_owner(network, l) != rank)
-            return true;
-    return false;
-}
-
-/* Passes can overlap if the policy does not read the whole prompt in one layer before the next, and if no rank's layers
- * depend on another rank's layers. Policies that choose entries within a prompt must do so in the chunk stage. With N
- * ranks and stages of equal duration, the first rank is about to begin pass p + N when the last rank ends pass p. One
- * more pass compensates for unequal durations. */
-uint32_t kvc_pipeline_lead(const struct kvc_session *session) {
-    const struct kvc_ranks *ranks = ranks_of(session->runner);
-    const struct kvc_policy *policy = session->policy;
-    const bool chunks = kvc_policy_owner(policy, KVC_STAGE_CHUNK);
-    if (!ranks || kvc_policy_owner(policy, KVC_STAGE_PROMPT) || kvc_policy_owner(policy, KVC_STAGE_PROPAGATE) ||
-        (!chunks && kvc_policy_queries(policy) > 0))
-        return 0;
-    for (uint32_t r = 0; r < ranks->stages.link->count; r++)
-        if (decides_for_others(session, r))
-            return 0;
-    return ranks->stages.link->count;
-}
-
-/* A rank reads its weights once for each group. Assume that this takes as long as the arithmetic of R rows. A stage
- * then takes R + n units for a group of n rows, and g groups of a step of B rows pass N stages in (N + g - 1) (R + B /
- * g) units. The function returns the g with the smallest time, which is about the square root of (N - 1) B / R. A CPU
- * core computes about ten operations in the time in which it reads a weight; a device with its own memory, more than a
- * hundred. */
-uint32_t kvc_pipeline_groups(const struct kvc_runner *runner, uint32_t rows) {
-    const struct kvc_ranks *ranks = ranks_of(runner);
-    const uint64_t stages = ranks ? ranks->stages.link->count : 1, weights = runner->device->capacity ? 256 : 16;
-    uint64_t least = UINT64_MAX;
-    uint32_t best = 1;
-    for (uint32_t groups = 1; groups <= rows && stages > 1; groups++) {
-        const uint64_t time = (stages + groups - 1) * (weights + (rows + groups - 1) / groups);
-        if (time >= least)
-            continue;
-        least = time;
-        best = groups;
-    }
-    return best;
-}
-
-/* Applies a choice that another rank has noted, if this rank has the layer. */
-static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet *packet, struct kvc_error *error) {
-    const uint32_t layer = (uint32_t)kvc_packet_get_number(packet), lists = (uint32_t)kvc_packet_get_number(packet);
-    const int32_t **positions = malloc(lists * sizeof *positions + 1);
-    size_t *counts = malloc(lists * sizeof *counts + 1);
-    enum kvc_status status = positions && counts ? KVC_OK : KVC_RESOURCE;
-    for (uint32_t h = 0; h < lists && status == KVC_OK; h++) {
-        counts[h] = (size_t)kvc_packet_get_number(packet);
-        positions[h] = kvc_packet_get(packet, counts[h] * sizeof **positions);
-    }
-    if (status != KVC_OK)
-        status = kvc_fail(error, KVC_RESOURCE, "session: no memory for the positions of %u lists", lists);
-    else if (kvc_network_has(session->runner->network, layer))
-        status = kvc_stage_keep_received(session, decider_of(session, layer), layer, positions, counts, error);
-    free(positions);
-    free(counts);
-    return status;
-}
-
-enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error) {
-    struct kvc_ranks *ranks = ranks_of(session->runner);
-    struct kvc_link *link = ranks->stages.link;
-    const uint32_t here = link->rank;
-    struct kvc_packet received = {.data = NULL};
-    enum kvc_status status = KVC_OK;
-    for (uint32_t r = 0; r < link->count; r++) {
-        if (!decides_for_others(session, r))
-            continue;
-        struct kvc_packet *packet = r == here ? &session->kept : &received;
-        uint64_t bytes = packet->bytes;
-        link->class->broadcast(link, &bytes, sizeof bytes, r);
-        if (packet->broken || !kvc_packet_reserve(packet, (size_t)bytes))
-            pipeline_end(ranks, "no memory for the positions that are kept");
-        link->class->broadcast(link, packet->data, (size_t)bytes, r);
-        packet->bytes = (size_t)bytes;
-        packet->at = 0;
-        while (r != here && packet->at < packet->bytes && status == KVC_OK)
-            status = keep_noted(session, packet, error);
-    }
-    kvc_packet_free(&received);
-    session->kept.bytes = session->kept.at = 0;
-    return status;
-}
-
-enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc_error *error) {
-    const struct kvc_ranks *ranks = ranks_of(session->runner);
-    const struct kvc_method *chunks = kvc_policy_owner(session->policy, KVC_STAGE_CHUNK);
-    for (uint32_t r = 0; ranks && chunks && r < ranks->stages.link->count; r++)
-        if (decides_for_others(session, r) && kvc_policy_owner(session->policy, KVC_STAGE_PROPAGATE))
-            return kvc_fail(error, KVC_USAGE,
-                            "session: policy %s: its layers wait for one of another rank of the pipeline, which goes "
-                            "with no method that leaves rows out; '--ranks tensor' runs it",
-                            session->policy->spec);
-    return KVC_OK;
 }

@@ -3,11 +3,11 @@
  * session runs its own stages. */
 #include "core/base/float.h"
 #include "core/base/integers.h"
+#include "core/engine/advice.h"
+#include "core/engine/coordinator.h"
 #include "core/engine/fill.h"
 #include "core/engine/finite.h"
 #include "core/engine/pass.h"
-#include "core/engine/pipeline.h"
-#include "core/engine/advice.h"
 #include "core/engine/prompt.h"
 
 #include <stdlib.h>
@@ -19,13 +19,15 @@ bool kvc_prompt_long_rope(const struct kvc_session *session, uint32_t rows) {
     return session->tokens ? session->long_rope : rope->long_frequency && length > rope->original_context;
 }
 
-/* Passes the logits of rows of a pass to the caller, with row numbers of the prompt. */
-static enum kvc_status report_rows(struct kvc_session *session, uint32_t row, uint32_t rows,
-                                   const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
+/* Passes the logits of a pass's rows to the caller, with row numbers of the prompt. logits: room for KVC_LOGIT_ROWS
+ * rows, or all of a shorter prompt. */
+static enum kvc_status report_rows(struct kvc_session *session, const struct kvc_prompt_options *options, float *logits,
+                                   struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;
     const uint32_t vocab = runner->network->vocab, first = session->prompt.chunk_from;
-    for (uint32_t from = row; from < row + rows; from += KVC_LOGIT_ROWS) {
-        const uint32_t count = kvc_min_u32(row + rows - from, KVC_LOGIT_ROWS);
+    const uint32_t rows = session->prompt.chunk_rows;
+    for (uint32_t from = 0; from < rows; from += KVC_LOGIT_ROWS) {
+        const uint32_t count = kvc_min_u32(rows - from, KVC_LOGIT_ROWS);
         enum kvc_status status = kvc_runner_logits(runner, &runner->prompt, from, count, logits, error);
         if (status == KVC_OK)
             status = runner->device->ops->sync(runner->device, error);
@@ -37,9 +39,7 @@ static enum kvc_status report_rows(struct kvc_session *session, uint32_t row, ui
                     kvc_finite_logits(runner, logits + (size_t)i * vocab, session->tokens + first + from + i, error);
             if (status != KVC_OK)
                 return status;
-            const unsigned depth = kvc_call_out(kvc_session_ranks(session));
-            const int stop = options->row(options->user, first + from + i, logits + (size_t)i * vocab);
-            if (kvc_call_back(kvc_session_ranks(session), depth, stop))
+            if (options->row(options->user, first + from + i, logits + (size_t)i * vocab))
                 return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller at row %u", first + from + i);
         }
     }
@@ -55,11 +55,7 @@ struct prompt {
     float *row_logits;
     uint64_t done;              /* row-layers computed */
     struct kvc_fill *fill;      /* NULL: the network computes the rows */
-    struct kvc_passing passing; /* the pass in flight between ranks; its status covers all passes */
-    /* in a pipeline (pipeline.h): */
-    uint32_t lead;       /* how many passes this rank may run ahead of the last status it received */
-    uint32_t unreceived; /* passes sent whose status has not been received */
-    uint32_t late;       /* last rank: number of passes from the failed pass on; 0: none has failed */
+    struct kvc_passing passing; /* the rows of the current pass; its status covers all passes */
 };
 
 static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_t *positions,
@@ -122,11 +118,8 @@ static enum kvc_status project_rows(void *user, uint32_t layer, const struct kvc
 
 /* Calls the caller's progress function. `left` is the number of row-layers to compute. */
 static enum kvc_status call_progress(const struct prompt *prompt, uint64_t left, struct kvc_error *error) {
-    const struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
-    const unsigned depth = kvc_call_out(kvc_session_ranks(session));
-    const int stop = options->progress(options->user, prompt->done, prompt->done + left);
-    if (kvc_call_back(kvc_session_ranks(session), depth, stop))
+    if (options->progress(options->user, prompt->done, prompt->done + left))
         return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
     return KVC_OK;
 }
@@ -142,12 +135,12 @@ static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, co
                           (session->prompt.last_chunk
                                ? 0
                                : layers * (session->turn - session->prompt.chunk_from - session->prompt.chunk_rows));
-    if (!options || !options->progress || session->runner->network->part.pipeline)
+    if (!options || !options->progress || prompt->passing.whole_passes)
         return KVC_OK;
     return call_progress(prompt, left, error);
 }
 
-/* Called after attention: runs the feed-forward network, then passes results of the prompt's own rows to the caller. */
+/* Called after attention: runs the feed-forward network, then checks the prompt's own rows and reports progress. */
 static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struct kvc_row_span *part,
                                          struct kvc_error *error) {
     struct prompt *prompt = user;
@@ -161,15 +154,10 @@ static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struc
     if (part->kind != KVC_ROWS_PROMPT)
         return KVC_OK;
     enum kvc_status status = check_rows(prompt, layer, part->row, part->rows, error);
-    if (status == KVC_OK && layer == session->cache.layers - 1 && options && options->row) {
-        const bool pipeline = runner->network->part.pipeline;
-        if (session->prompt.kept_rows)
-            status = kvc_fail(error, KVC_USAGE,
-                              "prompt: the logits of every row were requested, but policy %s keeps %u of %llu rows",
-                              session->policy->spec, session->prompt.kept_row_count, (unsigned long long)session->turn);
-        else if (!pipeline) /* in a pipeline, report_pass does this on all ranks after the pass */
-            status = report_rows(session, part->row, part->rows, options, prompt->row_logits, error);
-    }
+    if (status == KVC_OK && layer == session->cache.layers - 1 && options && options->row && session->prompt.kept_rows)
+        status = kvc_fail(error, KVC_USAGE,
+                          "prompt: the logits of every row were requested, but policy %s keeps %u of %llu rows",
+                          session->policy->spec, session->prompt.kept_row_count, (unsigned long long)session->turn);
     prompt->done += part->rows;
     return status == KVC_OK ? report_progress(prompt, layer, part, error) : status;
 }
@@ -216,131 +204,69 @@ static void pass_delta(const struct prompt *prompt, uint32_t layer) {
         pass_delta_net(prompt, above->delta_from + i);
 }
 
-/* Applies the choices that stages of other ranks made. A failure ends all ranks, because the others would wait for this
- * one. */
-static void settle(const struct prompt *prompt) {
-    struct kvc_link *link = prompt->session->runner->network->part.pipeline->link; /* ends all ranks */
-    struct kvc_error error;
-    for (size_t i = 0; i < prompt->count; i++)
-        if (kvc_session_lives(prompt->sessions[i]) &&
-            kvc_pass_settle(prompt->sessions[i], prompt->passing.source, &error) != KVC_OK)
-            link->class->end(link, error.text);
+/* Runs the rows of a pass through a layer. */
+static enum kvc_status run_layer(const struct kvc_passing *rows, uint32_t layer) {
+    const struct prompt *prompt = rows->user;
+    struct kvc_device *device = rows->runner->device;
+    pass_delta(prompt, layer);
+    const enum kvc_status status = kvc_pass_layer(prompt->sessions, prompt->count, rows->source, layer, rows->error);
+    return status == KVC_OK ? device->ops->sync(device, rows->error) : status;
 }
 
-/* In a pipeline, passes the results of a pass's rows to the caller after the pass has left this rank's layers. If
- * passes do not overlap, this happens after the pass has left all ranks. */
-static enum kvc_status report_pass(struct prompt *prompt, uint64_t rows_passed, struct kvc_error *error) {
+/* Begins the pass of rows from .. from+rows-1 and embeds them. */
+static enum kvc_status begin_pass(struct prompt *prompt, uint32_t from, uint32_t rows, struct kvc_error *error) {
+    struct kvc_runner *runner = prompt->session->runner;
+    const enum kvc_status status =
+        kvc_pass_begin(prompt->sessions, prompt->count, prompt->passing.source, from, rows, error);
+    if (status != KVC_OK)
+        return status;
+    kvc_runner_embed(runner, &runner->prompt);
+    return check_rows(prompt, -1, 0, prompt->session->prompt.chunk_rows, error);
+}
+
+/* Runs the rows of one pass through all layers. */
+static enum kvc_status run_pass(struct prompt *prompt, uint32_t from, uint32_t rows) {
+    struct kvc_passing *passing = &prompt->passing;
+    if (passing->status == KVC_OK) /* otherwise, another process does not know of the failure yet */
+        passing->status = begin_pass(prompt, from, rows, passing->error);
+    passing->rows = prompt->fill ? 0 : passing->batch->rows;
+    return passing->runner->coordinator->pass(passing);
+}
+
+/* Reports a pass to the caller, which may stop the prompt. `to` is the number of rows that have passed. */
+static enum kvc_status report_pass(struct prompt *prompt, uint64_t to, struct kvc_error *error) {
     struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
     const uint64_t layers = session->cache.layers;
-    enum kvc_status status = prompt->lead ? KVC_OK : kvc_prompts_live(prompt->sessions, prompt->count, error);
-    if (status == KVC_OK && options && options->row)
-        status = report_rows(session, 0, session->prompt.chunk_rows, options, prompt->row_logits, error);
-    prompt->done = rows_passed * layers;
-    return status == KVC_OK && options && options->progress
-               ? call_progress(prompt, (session->turn - rows_passed) * layers, error)
-               : status;
-}
-
-/* Runs the rows of one pass through all layers. After a failed pass, the function only receives the messages that ranks
- * below still send. */
-static void run_pass(struct prompt *prompt, uint32_t from, uint32_t rows) {
-    struct kvc_session *session = prompt->session;
-    struct kvc_device *device = session->runner->device;
-    const struct kvc_network *network = session->runner->network;
-    struct kvc_passing *passing = &prompt->passing;
-    struct kvc_batch *batch = passing->batch;
-    const struct kvc_row_source *source = passing->source;
-    struct kvc_error *error = passing->error;
-    enum kvc_status status = passing->status;
-    if (status == KVC_OK)
-        status = kvc_pass_begin(prompt->sessions, prompt->count, source, from, rows, error);
-    if (status == KVC_OK && kvc_network_begins(network)) {
-        kvc_runner_embed(session->runner, batch);
-        status = check_rows(prompt, -1, 0, session->prompt.chunk_rows, error);
-    }
-    passing->rows = prompt->fill ? 0 : batch->rows;
-    passing->status = status;
-    kvc_pipeline_receive(passing);
-    status = passing->status;
-    for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++) {
-        if (!kvc_network_has(network, l))
-            continue;
-        pass_delta(prompt, l);
-        status = kvc_pass_layer(prompt->sessions, prompt->count, source, l, error);
-        if (status == KVC_OK)
-            status = device->ops->sync(device, error);
-        kvc_pipeline_advance(session->runner);
-    }
-    passing->status = status;
-    passing->rows = prompt->fill ? 0 : batch->rows;
-    kvc_pipeline_send(passing);
-    prompt->unreceived++;
-}
-
-static enum kvc_status report_chunk(const struct kvc_session *session, const struct kvc_prompt_options *options,
-                                    uint64_t tokens, struct kvc_error *error) {
-    const unsigned depth = kvc_call_out(kvc_session_ranks(session));
-    const int stop = options->chunk(options->user, tokens);
-    if (kvc_call_back(kvc_session_ranks(session), depth, stop))
-        return kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
-    return KVC_OK;
-}
-
-/* Receives the statuses of all passes sent, except the last `lead` passes. Returns true if one has failed and all ranks
- * know it by now. The last rank learns of a failure first, and continues as long as the others do. */
-static bool receive_statuses(struct prompt *prompt, uint32_t lead) {
-    bool failed = false;
-    if (kvc_network_ends(prompt->session->runner->network))
-        return prompt->passing.status != KVC_OK && prompt->late++ >= lead;
-    for (; prompt->unreceived > lead; prompt->unreceived--)
-        failed = kvc_pipeline_receive_status(&prompt->passing) != KVC_OK || failed;
-    return failed;
-}
-
-/* Reports a pass to the caller, which may stop the prompt. */
-static enum kvc_status report(struct prompt *prompt, uint64_t rows_passed, struct kvc_error *error) {
-    struct kvc_session *session = prompt->session;
-    const struct kvc_prompt_options *options = prompt->options;
     enum kvc_status status = KVC_OK;
-    if (session->runner->network->part.pipeline) {
-        if (!prompt->lead)
-            settle(prompt);
-        status = report_pass(prompt, rows_passed, error);
+    if (!options)
+        return KVC_OK;
+    if (options->row)
+        status = report_rows(session, options, prompt->row_logits, error);
+    if (status == KVC_OK && options->progress && prompt->passing.whole_passes) {
+        prompt->done = to * layers;
+        status = call_progress(prompt, (session->turn - to) * layers, error);
     }
-    return status == KVC_OK && session->prompt.chunking.chunk && options && options->chunk
-               ? report_chunk(session, options, rows_passed, error)
-               : status;
+    if (status == KVC_OK && options->chunk && session->prompt.chunking.chunk && options->chunk(options->user, to))
+        status = kvc_fail(error, KVC_USAGE, "prompt: stopped by the caller");
+    return status;
 }
 
-/* Returns the number of rows of a pass: a chunk if the policy cuts the prompt. In a pipeline whose passes may overlap,
- * a pass has as many rows as a layer computes at once, so each row is computed as without a pipeline. */
-static uint32_t rows_of_pass(struct prompt *prompt) {
-    const struct kvc_session *session = prompt->session;
-    const struct kvc_prompt_options *options = prompt->options;
-    prompt->lead = options && (options->row || options->synthetic) ? 0 : UINT32_MAX;
-    for (size_t i = 0; i < prompt->count; i++)
-        prompt->lead = kvc_min_u32(prompt->lead, kvc_pipeline_lead(prompt->sessions[i]));
-    const uint32_t chunk = session->prompt.chunking.chunk;
-    return chunk ? chunk : prompt->lead ? session->chunk : UINT32_MAX;
-}
-
-/* Runs the rows pass by pass. */
+/* Runs the rows pass by pass. A pass has all rows, or a chunk if the policy cuts the prompt. */
 static enum kvc_status run_passes(struct prompt *prompt, uint32_t count, struct kvc_error *error) {
-    const uint32_t pass = rows_of_pass(prompt);
-    struct kvc_error stopped = {KVC_OK, ""};
-    bool failed = false;
-    for (uint32_t from = 0, rows; from < count && !failed && stopped.status == KVC_OK; from += rows) {
-        rows = kvc_min_u32(count - from, pass);
-        run_pass(prompt, from, rows);
-        failed = receive_statuses(prompt, prompt->lead);
-        if (!failed)
-            stopped.status = report(prompt, from + rows, &stopped);
+    const struct kvc_coordinator *coordinator = prompt->session->runner->coordinator;
+    const struct kvc_prompt_options *options = prompt->options;
+    const uint32_t most =
+        coordinator->begin_passes(&prompt->passing, !options || !(options->row || options->synthetic));
+    const uint32_t chunk = prompt->session->prompt.chunking.chunk;
+    enum kvc_status status = KVC_OK;
+    for (uint32_t from = 0, rows; from < count && status == KVC_OK; from += rows) {
+        rows = kvc_min_u32(count - from, chunk ? chunk : most);
+        status = run_pass(prompt, from, rows);
+        if (status == KVC_OK)
+            status = report_pass(prompt, from + rows, error);
     }
-    (void)receive_statuses(prompt, 0);
-    if (prompt->passing.status != KVC_OK || stopped.status == KVC_OK)
-        return prompt->passing.status;
-    return kvc_fail(error, stopped.status, "%s", stopped.text);
+    return coordinator->end_passes(&prompt->passing, status);
 }
 
 enum kvc_status kvc_prompt_start(struct kvc_session *session, const int32_t *tokens, uint32_t count,
@@ -391,7 +317,9 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
                                           .sessions = sessions,
                                           .count = session_count,
                                           .error = error,
-                                          .source = &source};
+                                          .source = &source,
+                                          .layer = run_layer,
+                                          .user = &prompt};
     if (status == KVC_OK)
         status = run_passes(&prompt, count, error);
     if (status == KVC_OK && logits)
@@ -412,36 +340,18 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
     return status;
 }
 
-static void broadcast_prompt(const struct kvc_session *session, const int32_t *tokens, size_t count,
-                             const struct kvc_prompt_options *options, bool logits) {
-    struct kvc_ranks *ranks = kvc_session_ranks(session);
-    struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_PROMPT);
-    uint64_t flags = logits ? KVC_PROMPT_LOGITS : 0;
-    if (!packet)
-        return;
-    if (options)
-        flags |= (options->row ? (unsigned)KVC_PROMPT_ROW : 0u) |
-                 (options->progress ? (unsigned)KVC_PROMPT_PROGRESS : 0u) |
-                 (options->chunk ? (unsigned)KVC_PROMPT_CHUNK : 0u) |
-                 (options->synthetic ? (unsigned)KVC_PROMPT_SYNTHETIC : 0u);
-    kvc_packet_put_pointer(packet, session);
-    kvc_packet_put_number(packet, count);
-    kvc_packet_put(packet, tokens, count * sizeof *tokens);
-    kvc_packet_put_number(packet, flags);
-    kvc_packet_put_number(packet, session->runner->network->vocab);
-    kvc_call_broadcast(ranks);
-}
-
 enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
                                    const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
+    const struct kvc_runner *runner = session->runner;
+    struct kvc_shared_options shared;
     if (count > INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX);
-    broadcast_prompt(session, tokens, count, options, logits != NULL);
+    options = runner->coordinator->begin_prompt(session, tokens, count, options, logits != NULL, &shared);
     const uint64_t environment = kvc_float_open();
     enum kvc_status status = kvc_prompt_start(session, tokens, (uint32_t)count, error);
     if (status == KVC_OK)
         status = kvc_prompt_run(&session, 1, tokens, (uint32_t)count, options, logits, error);
     status = kvc_advise(session, session->tokens + count, status, error);
     kvc_float_close(environment);
-    return kvc_call_end(kvc_session_ranks(session), status, error);
+    return runner->coordinator->end(runner, status, error);
 }

@@ -3,6 +3,7 @@
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/advice.h"
+#include "core/engine/coordinator.h"
 #include "core/engine/prompt.h"
 
 #include <stdlib.h>
@@ -144,14 +145,10 @@ enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, siz
                                         SESSIONS_MOST));
     if (count > INT32_MAX)
         return fail_all(&many, kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX));
-    if (!sessions[0]->runner->network)
+    const struct kvc_runner *runner = sessions[0]->runner;
+    if (!runner->network)
         return fail_all(&many, kvc_fail(error, KVC_USAGE, "prompt: a replayed session has no model"));
-    struct kvc_ranks *ranks = kvc_session_ranks(sessions[0]);
-    struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_PROMPT_MANY);
-    if (packet) {
-        kvc_sessions_broadcast(packet, sessions, session_count, tokens, count, logits != NULL);
-        kvc_call_broadcast(ranks);
-    }
+    runner->coordinator->begin_prompt_many(sessions, session_count, tokens, count, logits != NULL);
     many.over = calloc(session_count, sizeof *many.over);
     many.member = malloc(session_count * sizeof *many.member);
     many.place = malloc(session_count * sizeof *many.place);
@@ -172,5 +169,5 @@ enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, siz
     free(many.over);
     free(many.member);
     free(many.place);
-    return kvc_call_end(ranks, status, many.error);
+    return runner->coordinator->end(runner, status, many.error);
 }

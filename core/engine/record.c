@@ -3,7 +3,7 @@
 #include "core/engine/record.h"
 
 #include "core/base/integers.h"
-#include "core/engine/session.h"
+#include "core/engine/coordinator.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 enum kvc_status kvc_session_watch(struct kvc_session *session, kvc_output_fn *output, void *user,
                                   struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;
-    if (output && kvc_session_ranks(session))
+    if (output && session->runner->coordinator->several)
         return kvc_fail(error, KVC_USAGE, "session: a session that several processes share cannot be observed");
     if (output && !session->record.output_row) {
         session->record.output_row = malloc((size_t)g->heads * g->head_size * sizeof(float));
@@ -84,21 +84,20 @@ enum kvc_status kvc_record_reads(struct kvc_session *session, uint32_t layer, co
 
 enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                   int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error) {
-    struct kvc_ranks *ranks = kvc_session_ranks(session);
+    const struct kvc_coordinator *coordinator = session->runner->coordinator;
     uint32_t here;
     if (layer >= session->cache.layers || kv_head >= kvc_session_heads(session, layer))
         return kvc_fail(error, KVC_USAGE, "reads: layer %u, head %u: the session has no such head", layer, kv_head);
     if (!session->record.recorded)
         return kvc_fail(error, KVC_USAGE, "reads: the session was opened without record_reads");
-    const uint32_t owner = kvc_session_list_owner(session, layer, kv_head, &here);
-    kvc_session_broadcast_list(session, KVC_CALL_READS, layer, kv_head, capacity);
-    if (!ranks || owner == ranks->link->rank) {
+    coordinator->begin_list(session, KVC_CALL_READS, layer, kv_head, capacity);
+    if (coordinator->has_list(session, layer, kv_head, &here)) {
         const struct kvc_recorded *recorded =
             &session->record.recorded[(size_t)layer * session->runner->geometry.heads + here];
         *count = recorded->count;
         if (recorded->count && capacity)
             memcpy(positions, recorded->positions, kvc_min_u64(recorded->count, capacity) * sizeof *positions);
     }
-    kvc_session_broadcast_positions(ranks, owner, positions, capacity, count);
-    return kvc_call_end(ranks, KVC_OK, error);
+    coordinator->share_positions(session, layer, kv_head, positions, capacity, count);
+    return coordinator->end(session->runner, KVC_OK, error);
 }

@@ -3,7 +3,7 @@
 #include "core/base/integers.h"
 #include "core/engine/pass.h"
 #include "core/engine/prepare_step.h"
-#include "core/engine/step.h"
+#include "core/engine/decode.h"
 #include "kvcull/check.h"
 
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "core/engine/rows.h"
 
 #include "core/base/integers.h"
-#include "core/engine/session.h"
+#include "core/engine/coordinator.h"
 
 #include <stdlib.h>
 
@@ -121,7 +121,7 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
         session->evictions.touched[l] = false;
         kvc_select_drop_view(session, l);
     }
-    kvc_session_most(session, session->held, session->cache.layers);
+    session->runner->coordinator->most_of_heads(session, session->held, session->cache.layers);
     session->turn = rows;
     session->step = 0;
     session->sums.together = 1;
@@ -184,7 +184,7 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
         if (session->use[method - session->policy->method].acts[l])
             turn.held = kvc_max_u64(turn.held, held);
     }
-    kvc_session_most_layers(session, &turn.held, 1);
+    session->runner->coordinator->most_of_layers(session, &turn.held, 1);
     const uint32_t count = method->policy->pseudo(&method->values, &turn, offset, NULL);
     struct kvc_error cause;
     if (count > 0 && !source->tokens && source->pseudo != count)

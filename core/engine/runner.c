@@ -1,193 +1,16 @@
 /* runner.c - the operations of a forward pass: embed, project, append, attend, feed forward, logits. A row is computed
- * in the same way in a prompt, in a decode step, alone and in a batch. step.c and pass.c call these operations in
+ * in the same way in a prompt, in a decode step, alone and in a batch. decode.c and pass.c call these operations in
  * order. */
 #include "core/engine/runner.h"
 
-#include <stdlib.h>
-
-#include "core/base/integers.h"
-#include "core/engine/pipeline.h"
+#include "core/engine/coordinator.h"
 #include "core/engine/sharded.h"
 
 static const struct kvc_span none = {NULL, 0};
 
-#define ROW_BUFFERS 14u /* number of buffers in list_buffers */
-
 /* Returns row `row` of a buffer whose rows have `width` floats. */
 static struct kvc_span at(const struct kvc_growable *growable, size_t row, size_t width) {
     return (struct kvc_span){growable->buffer, row * width * sizeof(float)};
-}
-
-/* Lists the growable buffers with one row of floats per batch row, with their widths. Returns their number. */
-static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buffers, size_t *widths) {
-    const struct kvc_geometry *g = &runner->geometry;
-    const size_t q_width = (size_t)g->heads * g->head_size, k_width = (size_t)g->kv_heads * g->head_size;
-    const struct kvc_network *network = runner->network;
-    const size_t hidden = network ? network->hidden : 0;     /* all ranks' rows are gathered in attended */
-    const size_t feed = network ? network->feed_forward : 0; /* experts.c has its own buffers */
-    size_t n = 0;
-#define BUFFER(name, width) (buffers[n] = &runner->name, widths[n] = (width), n++)
-    BUFFER(q, q_width);
-    BUFFER(k, k_width);
-    BUFFER(v, k_width);
-    BUFFER(attended, (size_t)runner->model.heads * g->head_size);
-    BUFFER(maximum, g->heads);
-    BUFFER(sum, g->heads);
-    if (runner->per_head) {
-        BUFFER(k_heads, q_width);
-        BUFFER(v_heads, q_width);
-    }
-    if (network) {
-        BUFFER(normed, hidden);
-        BUFFER(q_raw, q_width);
-        BUFFER(k_raw, k_width);
-        BUFFER(projected, hidden);
-        BUFFER(gate, feed);
-        BUFFER(up, feed);
-    }
-#undef BUFFER
-    return n;
-}
-
-enum kvc_status kvc_runner_open(struct kvc_engine *engine, const struct kvc_network *network,
-                                const struct kvc_geometry *geometry, struct kvc_runner **runner,
-                                struct kvc_error *error) {
-    struct kvc_runner *made = calloc(1, sizeof *made);
-    if (!made)
-        return kvc_fail(error, KVC_RESOURCE, "runner: no memory");
-    made->engine = engine;
-    made->device = engine->device;
-    made->network = network;
-    made->geometry = made->model = *geometry;
-    if (network && network->part.ranks) {
-        made->model.heads = network->part.heads;
-        made->model.kv_heads = network->part.kv_heads;
-    }
-    struct kvc_growable *buffers[ROW_BUFFERS];
-    size_t widths[ROW_BUFFERS];
-    made->per_head = true; /* list_buffers then includes k_heads and v_heads */
-    const size_t n = list_buffers(made, buffers, widths);
-    made->per_head = false;
-    for (size_t i = 0; i < n; i++)
-        buffers[i]->kind = KVC_MEMORY_SCRATCH;
-    made->last.kind = made->logits.kind = made->counts.kind = KVC_MEMORY_SCRATCH;
-    made->part.kind = made->part_int8.kind = made->gathered.kind = KVC_MEMORY_SCRATCH;
-    kvc_linear_open(&made->linear, network, engine->math);
-    kvc_experts_set_kinds(&made->experts);
-    kvc_delta_set_kinds(&made->delta);
-    struct kvc_stage_scratch *stage = &made->stage;
-    stage->kept_index.kind = stage->kept_count.kind = stage->totals.kind = KVC_MEMORY_SCRATCH;
-    stage->rows.kind = stage->numbers.kind = KVC_MEMORY_SCRATCH;
-    stage->across.kind = stage->across_count.kind = KVC_MEMORY_SCRATCH;
-    for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
-        stage->scores[i].kind = KVC_MEMORY_SCRATCH;
-    kvc_batch_set_kinds(&made->prompt);
-    kvc_batch_set_kinds(&made->step);
-    *runner = made;
-    return KVC_OK;
-}
-
-void kvc_runner_close(struct kvc_runner *runner) {
-    if (!runner)
-        return;
-    struct kvc_growable *buffers[ROW_BUFFERS];
-    size_t widths[ROW_BUFFERS];
-    runner->per_head = true; /* list_buffers then includes k_heads and v_heads */
-    const size_t n = list_buffers(runner, buffers, widths);
-    for (size_t i = 0; i < n; i++)
-        kvc_growable_free(runner->device, buffers[i]);
-    struct kvc_growable *others[] = {&runner->last,
-                                     &runner->logits,
-                                     &runner->part,
-                                     &runner->part_int8,
-                                     &runner->gathered,
-                                     &runner->counts,
-                                     &runner->stage.kept_index,
-                                     &runner->stage.kept_count,
-                                     &runner->stage.across,
-                                     &runner->stage.across_count,
-                                     &runner->stage.rows,
-                                     &runner->stage.numbers,
-                                     &runner->stage.totals};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        kvc_growable_free(runner->device, others[i]);
-    for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
-        kvc_growable_free(runner->device, &runner->stage.scores[i]);
-    kvc_linear_free(runner->device, &runner->linear);
-    kvc_experts_free(runner->device, &runner->experts);
-    kvc_delta_free(runner->device, &runner->delta);
-    kvc_batch_free(runner, &runner->prompt);
-    kvc_batch_free(runner, &runner->step);
-    for (size_t i = 0; i < 3; i++) {
-        if (runner->store[i].arena)
-            runner->device->ops->arena_free(runner->device, runner->store[i].arena);
-        free(runner->store[i].block);
-    }
-    free(runner->segments);
-    free(runner->windows);
-    free(runner->alike);
-    free(runner->recurrences);
-    free(runner->host_rows);
-    free(runner->host_counts);
-    free(runner);
-}
-
-enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_entry_format *format,
-                                 struct kvc_extra_slots **store, struct kvc_error *error) {
-    struct kvc_extra_slots *found = &runner->store[format->type == KVC_F32 ? 0 : format->type == KVC_F16 ? 1 : 2];
-    found->device = runner->device;
-    *store = found;
-    return found->arena ? KVC_OK : runner->device->ops->arena_create(runner->device, format, &found->arena, error);
-}
-
-/* Returns the largest number of input values of a linear layer for `rows` rows. */
-static size_t most_inputs(const struct kvc_runner *runner, uint32_t rows) {
-    const struct kvc_network *n = runner->network;
-    const size_t pairs = (size_t)rows * n->experts_used;
-    const uint32_t mixed = kvc_max_u32(runner->model.heads * n->head_size, n->delta.heads * n->delta.value_size);
-    const uint32_t feed = kvc_max_u32(n->feed_forward, n->shared_feed);
-    const size_t most = (size_t)rows * kvc_max_u32(kvc_max_u32(mixed, n->hidden), feed);
-    return kvc_max_u64(most, pairs * kvc_max_u32(n->hidden, n->expert_feed));
-}
-
-enum kvc_status kvc_runner_reserve(struct kvc_runner *runner, uint32_t rows, size_t segments, struct kvc_error *error) {
-    if (segments > runner->segment_capacity) {
-        struct kvc_segment **arrays[] = {&runner->segments, &runner->alike};
-        for (size_t i = 0; i < 2; i++) {
-            struct kvc_segment *grown = realloc(*arrays[i], segments * sizeof *grown);
-            if (!grown)
-                return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", segments);
-            *arrays[i] = grown;
-        }
-        struct kvc_recurrence *grown = realloc(runner->recurrences, segments * sizeof *grown);
-        if (!grown)
-            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for %zu segments", segments);
-        runner->recurrences = grown;
-        runner->segment_capacity = segments;
-    }
-    struct kvc_growable *buffers[ROW_BUFFERS];
-    size_t widths[ROW_BUFFERS];
-    const size_t n = list_buffers(runner, buffers, widths);
-    enum kvc_status status = kvc_experts_reserve(runner, rows, error);
-    if (status == KVC_OK)
-        status = kvc_delta_reserve(runner, rows, error);
-    for (size_t i = 0; i < n && status == KVC_OK; i++)
-        status = kvc_growable_reserve(runner->device, buffers[i], (size_t)rows * widths[i] * sizeof(float), error);
-    if (status == KVC_OK && runner->network)
-        status = kvc_linear_reserve(runner, most_inputs(runner, rows), error);
-    return status;
-}
-
-enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
-    struct kvc_device *device = runner->device;
-    const struct kvc_network *network = runner->network;
-    enum kvc_status status =
-        kvc_growable_reserve(device, &runner->last, (size_t)rows * network->hidden * sizeof(float), error);
-    if (status == KVC_OK)
-        status = kvc_growable_reserve(device, &runner->logits, (size_t)rows * network->vocab * sizeof(float), error);
-    if (status == KVC_OK)
-        status = kvc_linear_reserve(runner, (size_t)rows * network->hidden, error);
-    return status;
 }
 
 /* Writes the norm of x [rows, width] to y, with weight w and bias. y may be x. */
@@ -212,6 +35,8 @@ static void scale_values(struct kvc_runner *runner, struct kvc_span x, size_t n,
 void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
     const struct kvc_network *network = runner->network;
     const struct kvc_span hidden = at(&batch->hidden, 0, 0);
+    if (!kvc_network_begins(network))
+        return;
     runner->device->ops->embed(runner->device, &(struct kvc_embed){.out = hidden,
                                                                    .table = network->embedding,
                                                                    .tokens = at(&batch->tokens, 0, 0),
@@ -456,27 +281,30 @@ void kvc_runner_delta(struct kvc_runner *runner, struct kvc_batch *batch, uint32
     feed_forward(runner, batch, layer, row, rows);
 }
 
-enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,
-                                  float *logits, struct kvc_error *error) {
-    struct kvc_device *device = runner->device;
-    const struct kvc_ops *ops = device->ops;
+/* Computes the logits of the batch's rows from their hidden states, and copies them to the host. */
+static void compute_logits(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t first, uint32_t count,
+                           float *logits) {
     const struct kvc_network *network = runner->network;
-    const enum kvc_status status = kvc_runner_reserve_logits(runner, count, error);
-    if (status != KVC_OK)
-        return status;
-    if (!kvc_network_ends(network)) {
-        kvc_pipeline_broadcast(runner, logits, (size_t)count * network->vocab * sizeof *logits);
-        return KVC_OK;
-    }
+    const size_t values = (size_t)count * network->vocab;
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
     norm_rows(runner, last, at(&batch->hidden, first, network->hidden), network->final_norm, network->final_norm_bias,
               count, network->hidden);
     kvc_linear_pass(runner, out, (struct kvc_input){.x = last, .rows = count, .K = network->hidden}, network->head,
                     network->head_bias, network->vocab);
     if (network->logit_scale != 0.0f || network->logit_cap != 0.0f)
-        scale_values(runner, out, (size_t)count * network->vocab,
-                     network->logit_scale != 0.0f ? network->logit_scale : 1.0f, network->logit_cap);
-    ops->download(device, logits, out, (size_t)count * network->vocab * sizeof(float));
-    kvc_pipeline_broadcast(runner, logits, (size_t)count * network->vocab * sizeof *logits);
+        scale_values(runner, out, values, network->logit_scale != 0.0f ? network->logit_scale : 1.0f,
+                     network->logit_cap);
+    runner->device->ops->download(runner->device, logits, out, values * sizeof *logits);
+}
+
+enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,
+                                  float *logits, struct kvc_error *error) {
+    const struct kvc_network *network = runner->network;
+    const enum kvc_status status = kvc_runner_reserve_logits(runner, count, error);
+    if (status != KVC_OK)
+        return status;
+    if (kvc_network_ends(network))
+        compute_logits(runner, batch, first, count, logits);
+    runner->coordinator->share_logits(runner, logits, (size_t)count * network->vocab * sizeof *logits);
     return KVC_OK;
 }

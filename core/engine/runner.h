@@ -29,8 +29,11 @@ struct kvc_stage_scratch {
     uint32_t kept_stride;
 };
 
+struct kvc_coordinator;
+
 struct kvc_runner {
     struct kvc_engine *engine;
+    const struct kvc_coordinator *coordinator; /* what it does with other processes (coordinator.h) */
     struct kvc_device *device;
     const struct kvc_network *network; /* NULL: replay */
     struct kvc_geometry geometry;      /* this rank's geometry */
@@ -109,7 +112,8 @@ enum kvc_status kvc_runner_reserve_logits(struct kvc_runner *runner, uint32_t ro
 
 /* ---- the operations in the order of a forward pass; they require reserved scratch ---- */
 
-/* Sets hidden [rows, hidden] to the embeddings of the batch's tokens. */
+/* Sets hidden [rows, hidden] to the embeddings of the batch's tokens. Does nothing if another process has the first
+ * layer. */
 void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch);
 /* Computes q_raw, q, k_raw and k of rows row .. row+rows-1 of the batch in a layer; q and k are rotated to the rows'
  * positions. */
@@ -133,8 +137,8 @@ void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch,
  * feed-forward network. The segments' rows are relative to `row`. */
 void kvc_runner_delta(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t delta, uint32_t row, uint32_t rows,
                       const struct kvc_recurrence *segments, size_t count);
-/* Copies the logits [count, vocab] of the batch's rows first .. first+count-1 to the host. At most KVC_LOGIT_ROWS
- * rows. */
+/* Copies the logits [count, vocab] of the batch's rows first .. first+count-1 to the host, in all processes. At most
+ * KVC_LOGIT_ROWS rows. */
 enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t first, uint32_t count,
                                   float *logits, struct kvc_error *error);
 

@@ -2,6 +2,7 @@
 #include "core/engine/session.h"
 
 #include "core/base/integers.h"
+#include "core/engine/coordinator.h"
 #include "core/engine/pipeline.h"
 
 #include <stdlib.h>
@@ -174,12 +175,12 @@ enum kvc_status kvc_session_create_bare(struct kvc_runner *runner, const struct 
 }
 
 void kvc_session_close(struct kvc_session *session) {
-    struct kvc_ranks *ranks = session ? kvc_session_ranks(session) : NULL;
     if (!session)
         return;
-    kvc_session_broadcast(session, KVC_CALL_SESSION_CLOSE);
+    const struct kvc_runner *runner = session->runner;
+    runner->coordinator->begin(session, KVC_CALL_SESSION_CLOSE);
     kvc_session_free(session);
-    (void)kvc_call_end(ranks, KVC_OK, NULL);
+    (void)runner->coordinator->end(runner, KVC_OK, NULL);
 }
 
 void kvc_session_free(struct kvc_session *session) {
@@ -255,29 +256,12 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
                       session->tokens > network->rope[0].original_context;
 }
 
-/* Adds up the bytes of all ranks. An entry that two ranks hold is counted once. */
-static void add_stats(struct kvc_ranks *ranks, const struct kvc_session *session, struct kvc_session_stats *stats) {
-    uint64_t *const sums[] = {&stats->entries,      &stats->full_bytes, &stats->read_bytes,
-                              &stats->select_bytes, &stats->saturated,  &stats->cache_bytes,
-                              &stats->state_bytes,  &stats->peak_bytes, &stats->prompt_peak_bytes};
-    enum { SUMS = sizeof sums / sizeof *sums, COUNTED_ONCE = 5 };
-    uint64_t numbers[SUMS];
-    const bool counts = kvc_network_counts(session->runner->network);
-    for (size_t i = 0; i < SUMS; i++)
-        numbers[i] = i < COUNTED_ONCE && !counts ? 0 : *sums[i];
-    kvc_ranks_add(ranks, numbers, SUMS);
-    kvc_ranks_maximum(ranks, ranks->link, &stats->entries_most, 1);
-    for (size_t i = 0; i < SUMS; i++)
-        *sums[i] = numbers[i];
-}
-
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats) {
-    struct kvc_ranks *ranks = kvc_session_ranks(session);
-    kvc_session_broadcast(session, KVC_CALL_STATS);
+    const struct kvc_coordinator *coordinator = session->runner->coordinator;
+    coordinator->begin(session, KVC_CALL_STATS);
     local_stats(session, stats);
-    if (ranks)
-        add_stats(ranks, session, stats);
-    (void)kvc_call_end(ranks, KVC_OK, NULL);
+    coordinator->add_stats(session, stats);
+    (void)coordinator->end(session->runner, KVC_OK, NULL);
 }
 
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
@@ -287,15 +271,14 @@ enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_
         return kvc_fail(error, KVC_USAGE, "positions: layer %u, head %u; the model has layers 0 to %u, heads 0 to %u",
                         layer, kv_head, cache->layers - 1,
                         kvc_session_heads(session, layer < cache->layers ? layer : 0) - 1);
-    struct kvc_ranks *ranks = kvc_session_ranks(session);
+    const struct kvc_coordinator *coordinator = session->runner->coordinator;
     uint32_t here;
-    const uint32_t owner = kvc_session_list_owner(session, layer, kv_head, &here);
-    kvc_session_broadcast_list(session, KVC_CALL_POSITIONS, layer, kv_head, capacity);
+    coordinator->begin_list(session, KVC_CALL_POSITIONS, layer, kv_head, capacity);
     enum kvc_status status = KVC_OK;
-    if (!ranks || owner == ranks->link->rank)
+    if (coordinator->has_list(session, layer, kv_head, &here))
         status = kvc_cache_read_positions(cache, layer, here, positions, capacity, count, error);
-    kvc_session_broadcast_positions(ranks, owner, positions, capacity, count);
-    return kvc_call_end(ranks, status, error);
+    coordinator->share_positions(session, layer, kv_head, positions, capacity, count);
+    return coordinator->end(session->runner, status, error);
 }
 
 const char *kvc_session_policy(const struct kvc_session *session) { return session->policy->spec; }

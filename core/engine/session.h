@@ -36,7 +36,6 @@ struct kvc_session {
     uint64_t seed;
     uint64_t expected;
     bool long_rope; /* decided by the first prompt */
-    bool told;      /* true: the other ranks have this session, too */
 
     /* history */
     uint64_t tokens; /* number of tokens before the current prompt or step */
@@ -59,42 +58,13 @@ struct kvc_session {
     struct kvc_cache_positions cache_positions;
     struct kvc_growable series; /* [layers, H, d + d/2]: written by kvc_stage_prepare_series (stage_series.c) */
     struct kvc_record record;   /* record.c */
-    /* in a pipeline: the positions that this pass keeps in layers of other ranks (pipeline.c) */
+    /* in a pipeline: the positions that this pass keeps in layers of other ranks (pipeline_keep.c) */
     struct kvc_packet kept;
 };
 
-/* Returns the ranks that share the session, or NULL if only this process has it. */
-static inline struct kvc_ranks *kvc_session_ranks(const struct kvc_session *session) {
-    return session->told ? session->engine->ranks : NULL;
-}
-/* Broadcasts a call whose only argument is the session. */
-void kvc_session_broadcast(const struct kvc_session *session, enum kvc_call call);
-/* Replaces each number by its maximum over all ranks that share the heads. The numbers are lengths of longest heads. */
-static inline void kvc_session_most(const struct kvc_session *session, uint64_t *numbers, size_t count) {
-    struct kvc_ranks *ranks = kvc_session_ranks(session);
-    if (ranks && session->runner->network->part.heads_sharded)
-        kvc_ranks_maximum(ranks, ranks->rows.link, numbers, count);
-}
-/* Replaces each per-layer number by the maximum over all ranks of a pipeline. */
-static inline void kvc_session_most_layers(const struct kvc_session *session, uint64_t *numbers, size_t count) {
-    struct kvc_ranks *ranks = kvc_session_ranks(session);
-    if (ranks && session->runner->network->part.pipeline)
-        kvc_ranks_maximum(ranks, ranks->stages.link, numbers, count);
-}
-/* Notes the positions [lists][counts] that a stage keeps in a layer of another rank. */
-void kvc_session_note_kept(struct kvc_session *session, uint32_t layer, uint32_t lists, const int32_t *const *positions,
-                           const size_t *counts);
-/* Writes the arguments of a call into its message: sessions of one model, tokens, and whether logits are wanted. */
-void kvc_sessions_broadcast(struct kvc_packet *packet, struct kvc_session *const *sessions, size_t session_count,
-                            const int32_t *tokens, size_t count, bool logits);
-/* Returns the rank that owns a list, where `list` counts the lists of all ranks. *here receives its index among the
- * owner's lists. With one process, it returns 0 and sets *here to the list. The next two functions broadcast a call
- * that takes a list, and then the owner's result. */
+/* Returns the rank that owns a list of a session that several ranks share, where `list` counts the lists of all ranks.
+ * *here receives its index among the owner's lists. */
 uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here);
-void kvc_session_broadcast_list(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
-                                size_t capacity);
-void kvc_session_broadcast_positions(struct kvc_ranks *ranks, uint32_t owner, int32_t *positions, size_t capacity,
-                                     size_t *count);
 /* Frees this rank's part of the session. */
 void kvc_session_free(struct kvc_session *session);
 

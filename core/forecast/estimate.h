@@ -19,7 +19,7 @@ struct kvc_last_block { /* the step at which a layer's longest lists need their 
 };
 
 /* Runs a prompt's passes and the first and last decode steps on a ledger, in the order of core/engine/pass.c and
- * step.c. A layer has two kinds of lists. Kind 0: lists from which the methods evict. Kind 1: lists that keep
+ * decode.c. A layer has two kinds of lists. Kind 0: lists from which the methods evict. Kind 1: lists that keep
  * everything. */
 struct kvc_estimator {
     const struct kvc_policy *policy;

@@ -1,4 +1,4 @@
-/* estimate_steps.c - runs the first and the last decode steps on a ledger, in the order of step.c and select.c. */
+/* estimate_steps.c - runs the first and the last decode steps on a ledger, in the order of decode.c and select.c. */
 #include "core/forecast/estimate.h"
 
 #include <stdlib.h>

@@ -2,10 +2,12 @@
  * creates an object to the other ranks, which make the same call (ranks/follow.c). Results of a layer are gathered
  * during the computation. A library function that takes part looks like this:
  *
- *     struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_DECODE);
+ *     struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_ENGINE_CLOSE);
  *     if (packet) { add the arguments; kvc_call_broadcast(ranks); }
  *     ... compute ...
  *     return kvc_call_end(ranks, status, error);
+ *
+ * Calls that take a session do so through the coordinator of its runner (core/engine/coordinator.h).
  *
  * In a pipeline (core/engine/pipeline.h), each rank has consecutive layers, and rows are sent from one rank to the
  * next. If tensor and pipeline parallelism are combined, ranks are numbered stage by stage, and the ranks of a stage

@@ -2,6 +2,7 @@
  * stage. */
 #include "core/stage/stage_call.h"
 
+#include "core/engine/coordinator.h"
 #include "core/engine/expired.h"
 
 #include <string.h>
@@ -72,7 +73,7 @@ struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i,
     stage.observes = observes;
     stage.info.entries = kvc_stage_entries(&stage, method->policy->plan != NULL);
     if (stage.session->in_prompt && !observes) /* all ranks must use the same number */
-        kvc_session_most(stage.session, &stage.info.entries, 1);
+        stage.session->runner->coordinator->most_of_heads(stage.session, &stage.info.entries, 1);
     return stage;
 }
 

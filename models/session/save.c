@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/engine/coordinator.h"
 #include "core/engine/state.h"
 
 /* Returns the model of a session. The runner's network is a member of the model. */
@@ -16,7 +17,7 @@ enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, 
     struct kvc_model *model = model_of(session);
     struct kvc_session_file file;
     enum kvc_status status = kvc_state_check(session, path, error);
-    if (status == KVC_OK && kvc_session_ranks(session))
+    if (status == KVC_OK && session->runner->coordinator->several)
         status = kvc_fail(error, KVC_USAGE, "%s: a session that several processes share cannot be saved", path);
     if (status == KVC_OK && !model)
         status = kvc_fail(error, KVC_USAGE, "%s: a replayed session has no model and cannot be continued", path);

@@ -1,6 +1,6 @@
-/* step.h - runs a decode step through one layer. */
-#ifndef KVC_CORE_ENGINE_STEP_H
-#define KVC_CORE_ENGINE_STEP_H
+/* decode.h - runs a decode step through one layer. */
+#ifndef KVC_CORE_ENGINE_DECODE_H
+#define KVC_CORE_ENGINE_DECODE_H
 
 #include "core/engine/session.h"
 
