@@ -37,6 +37,7 @@ libkvc_la_SOURCES += \
 	core/engine/log_set.c \
 	core/engine/logprobs.c \
 	core/engine/network.c \
+	core/engine/open_device.c \
 	core/engine/runner.c \
 	core/engine/runner_memory.c \
 	core/engine/sampler.c \

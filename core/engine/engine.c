@@ -1,87 +1,10 @@
 /* engine.c - opens a backend and keeps the list of known policies. */
-#include "core/base/backends.h"
-#include "core/base/cpu_paths.h"
 #include "core/engine/engine.h"
+#include "core/engine/open_device.h"
 #include "core/ranks/direct.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-
-#define PATH_NAME(NAME, name, build) #name,
-static const char *const cpu_paths[] = {KVC_CPU_PATHS(PATH_NAME)};
-enum { CPU_PATHS = sizeof cpu_paths / sizeof *cpu_paths };
-
-static bool is_cpu_path(const char *name) {
-    for (size_t i = 0; i < CPU_PATHS; i++)
-        if (strcmp(name, cpu_paths[i]) == 0)
-            return true;
-    return false;
-}
-
-static enum kvc_status unknown_backend(const char *name, struct kvc_error *error) {
-    struct kvc_nearest nearest = kvc_nearest(name, strcspn(name, ":"));
-    char hint[KVC_NEAREST_HINT];
-    for (size_t i = 0; kvc_backend_list[i]; i++)
-        kvc_nearest_try(&nearest, kvc_backend_list[i]->name, strlen(kvc_backend_list[i]->name));
-    for (size_t i = 0; i < CPU_PATHS; i++)
-        kvc_nearest_try(&nearest, cpu_paths[i], strlen(cpu_paths[i]));
-    return kvc_fail(error, KVC_USAGE, "backend '%s' is unknown; 'kvcull info backends' lists all%s", name,
-                    kvc_nearest_hint(&nearest, hint));
-}
-
-/* Returns the number of the backend's devices, at least 1. */
-static uint32_t count_devices(const struct kvc_backend_class *backend) {
-    char text[160];
-    uint32_t count = 1;
-    while (backend->device(count, text, sizeof text))
-        count++;
-    return count;
-}
-
-/* Opens a device by name: "cpu", "ref", an instruction set of one of them ("avx2"), "name:index", or "name:part of a
- * device's name". */
-static enum kvc_status open_device(const char *name, const struct kvc_engine_options *options,
-                                   struct kvc_device **device, struct kvc_error *error) {
-    const char *colon = strchr(name, ':');
-    const size_t length = colon ? (size_t)(colon - name) : strlen(name);
-    const char *part = NULL;
-    unsigned long index = 0;
-    if (colon) {
-        char *end;
-        index = strtoul(colon + 1, &end, 10);
-        if (end == colon + 1 || *end || index > 1023 || colon[1] == '-' || colon[1] == '+') {
-            part = colon + 1;
-            index = 0;
-        }
-    }
-    for (size_t i = 0; kvc_backend_list[i]; i++) {
-        const struct kvc_backend_class *backend = kvc_backend_list[i];
-        if (strlen(backend->name) != length || memcmp(backend->name, name, length) != 0)
-            continue;
-        if (part && (!backend->device || !part[0] || (part[0] >= '0' && part[0] <= '9') || part[0] == '-'))
-            break;
-        if (!colon && backend->in_turn && options->ranks)
-            index = options->ranks->link->near % count_devices(backend);
-        return backend->open(part, (unsigned)index, options->threads, options->math, device, error);
-    }
-    if (part)
-        return kvc_fail(error, KVC_USAGE, "backend '%s': '%s' is not a device number from 0 to 1023", name, part);
-    if (is_cpu_path(name)) {
-        for (size_t i = 0; kvc_backend_list[i]; i++) {
-            if (!strcmp(kvc_backend_list[i]->name, "cpu"))
-                return kvc_backend_list[i]->open(name, 0, options->threads, options->math, device, error);
-        }
-    }
-    if ((length == 6 && !memcmp(name, "opencl", 6)) || (length == 4 && !memcmp(name, "cuda", 4)))
-        return kvc_fail(error, KVC_RESOURCE,
-                        "backend '%s' is not in this build; 'kvcull info backends' lists the others", name);
-    if (!strncasecmp(name, "rocm", 4) || !strncasecmp(name, "hip", 3) || !strncasecmp(name, "metal", 5) ||
-        !strncasecmp(name, "vulkan", 6) || !strncasecmp(name, "mps", 3) || !strncasecmp(name, "sycl", 4))
-        return kvc_fail(error, KVC_RESOURCE, "backend '%s': there is none for it; use opencl or cpu", name);
-    return unknown_backend(name, error);
-}
 
 /* Makes the other ranks open the engine, too. */
 static enum kvc_status broadcast_open(const struct kvc_engine *engine, const struct kvc_engine_options *options,
@@ -149,7 +72,7 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
     }
     memcpy(made->policies, kvc_policy_list, (made->policy_count + 1) * sizeof *made->policies);
     const enum kvc_status status =
-        open_device(options->backend ? options->backend : "cpu", options, &made->device, error);
+        kvc_open_device(options->backend ? options->backend : "cpu", options, &made->device, error);
     if (status != KVC_OK) {
         kvc_engine_close(made);
         return status;
