@@ -260,6 +260,11 @@ static bool by_page(const struct kvc_select *select) {
     return select->kind == KVC_SELECT_PAGE_CHANNELS || select->kind == KVC_SELECT_PAGE_BOUND;
 }
 
+/* Returns true if the choice reads summaries of pages. */
+static bool has_pages(const struct kvc_select *select) {
+    return by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page);
+}
+
 static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
     uint32_t most = 0;
     for (uint32_t h = 0; h < session->cache.layer[layer].lists.kv_heads; h++) {
@@ -278,7 +283,7 @@ static enum kvc_status select_reserve(struct kvc_session *session, uint32_t laye
     const size_t row = (size_t)stride * sizeof(float);
     const bool probabilities = select->mean_value;
     enum kvc_status status = KVC_OK;
-    if (by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page))
+    if (has_pages(select))
         status = reserve_pages(session, layer, by_page(select) ? select->page : 1, by_page(select), most, error);
     if (status == KVC_OK && probabilities && !kept->sums) {
         status = kvc_cache_state_create(&session->cache, sum_bytes(session, layer), &kept->sums, error);
@@ -309,84 +314,108 @@ enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, 
     return select_reserve(session, layer, select, most, error);
 }
 
-static enum kvc_status select_choose(struct kvc_stage *stage, const struct kvc_select *select, uint32_t most,
-                                     struct kvc_error *error) {
+/* Brings the summaries that the choice reads up to date, pages and sums of values, and marks the others as stale. */
+static void update_summaries(struct kvc_session *session, uint32_t layer, const struct kvc_select *select) {
+    struct kvc_select_layer *kept = &session->select.layer[layer];
+    const bool paged = has_pages(select);
+    if (paged)
+        update_pages(session, layer);
+    if (select->mean_value)
+        update_sums(session, layer);
+    kept->fresh = 0;
+    kept->pages_right = kept->pages_right && paged;
+    kept->sums_right = kept->sums_right && select->mean_value;
+}
+
+/* Returns a buffer of the select stage, or none if the choice does not need it. */
+static struct kvc_span span_if(bool needed, const struct kvc_growable *growable) {
+    return needed ? kvc_growable_at(growable, 0) : (struct kvc_span){NULL, 0};
+}
+
+/* Returns the operation that scores the entries (or pages) for each query: scores [heads, stride]. */
+static struct kvc_select_scores scores_of(struct kvc_stage *stage, const struct kvc_select *select, uint32_t stride) {
     static const enum kvc_score_kind kinds[] = {KVC_SCORE_EXACT, KVC_SCORE_CHANNELS, KVC_SCORE_PAGE_CHANNELS,
                                                 KVC_SCORE_PAGE_BOUND};
     struct kvc_session *session = stage->session;
-    struct kvc_device *device = device_of(session);
     struct kvc_select_layer *layer = &session->select.layer[stage->layer];
-    const struct kvc_read_list *view = layer->view.index ? &layer->view : NULL;
-    const struct kvc_lists *lists = &kvc_stage_lists(stage)->lists;
-    const bool paged = by_page(select) || (select->kind == KVC_SELECT_CHANNELS && select->page);
+    const struct kvc_span sinks = kvc_runner_sinks(session->runner, stage->layer);
+    return (struct kvc_select_scores){.lists = &kvc_stage_lists(stage)->lists,
+                                      .view = layer->view.index ? &layer->view : NULL,
+                                      .pages = has_pages(select) ? &layer->pages : NULL,
+                                      .kind = kinds[select->kind],
+                                      .dims = select->dims,
+                                      .heads = stage->info.heads,
+                                      .head_size = stage->info.head_size,
+                                      .budget = select->budget,
+                                      .window = kvc_runner_window(session->runner, stage->layer),
+                                      .q = stage->q,
+                                      .positions = stage->positions,
+                                      .scores = kvc_growable_at(&session->select.scores, 0),
+                                      .probabilities = span_if(select->mean_value, &session->select.probabilities),
+                                      .stride = stride,
+                                      .bytes_read = &session->sums.select_bytes, /* the next sync updates it */
+                                      .scoring = kvc_runner_scoring(session->runner),
+                                      .sinks = sinks,
+                                      .rest = span_if(sinks.buffer && select->mean_value, &session->select.rest)};
+}
+
+/* Returns the operation that chooses entries by these scores and lists them in session->select.chosen. */
+static struct kvc_select_reads reads_of(struct kvc_session *session, const struct kvc_select *select,
+                                        const struct kvc_select_scores *scores) {
+    return (struct kvc_select_reads){.lists = scores->lists,
+                                     .view = scores->view,
+                                     .pages = by_page(select) ? scores->pages : NULL,
+                                     .whole = select->kind == KVC_SELECT_PAGE_BOUND,
+                                     .heads = scores->heads,
+                                     .budget = select->budget,
+                                     .top = select->top,
+                                     .local = select->local,
+                                     .scores = scores->scores,
+                                     .probabilities = scores->probabilities,
+                                     .rest = scores->rest,
+                                     .alpha = span_if(select->mean_value, &session->select.alpha),
+                                     .stride = scores->stride,
+                                     .reads = &session->select.chosen};
+}
+
+/* Returns the operation that keeps the chosen entries with the highest scores until their weight reaches the share. */
+static struct kvc_cut_reads cut_of(struct kvc_session *session, const struct kvc_select *select,
+                                   const struct kvc_select_scores *scores, const struct kvc_select_reads *reads) {
+    const float scale = kvc_score_scale(scores->scoring.scale, scores->head_size);
+    const uint32_t group = scores->heads / scores->lists->kv_heads;
+    return (struct kvc_cut_reads){.lists = scores->lists,
+                                  .view = scores->view,
+                                  .page = select->page,
+                                  .whole = reads->whole,
+                                  .budget = select->budget,
+                                  .factor = reads->whole ? scale / (float)group : 0.0f,
+                                  .share = (uint32_t)(select->share * 65536 + 0.5),
+                                  .scores = scores->scores,
+                                  .stride = scores->stride,
+                                  .reads = &session->select.chosen};
+}
+
+/* Chooses among `most` places of the longest head. */
+static enum kvc_status select_choose(struct kvc_stage *stage, const struct kvc_select *select, uint32_t most,
+                                     struct kvc_error *error) {
+    struct kvc_session *session = stage->session;
+    struct kvc_device *device = device_of(session);
     const uint32_t stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     const enum kvc_status status = select_reserve(session, stage->layer, select, most, error);
     if (status != KVC_OK)
         return status;
-    if (paged)
-        update_pages(session, stage->layer);
-    if (select->mean_value)
-        update_sums(session, stage->layer);
-    layer->fresh = 0;
-    layer->pages_right = layer->pages_right && paged;
-    layer->sums_right = layer->sums_right && select->mean_value;
-    const struct kvc_span none = {NULL, 0}, scores = kvc_growable_at(&session->select.scores, 0);
-    const struct kvc_span probabilities =
-        select->mean_value ? kvc_growable_at(&session->select.probabilities, 0) : none;
-    const struct kvc_span sinks = kvc_runner_sinks(session->runner, stage->layer);
-    const struct kvc_span rest = sinks.buffer && select->mean_value ? kvc_growable_at(&session->select.rest, 0) : none;
+    update_summaries(session, stage->layer, select);
     session->select.chosen =
         (struct kvc_read_list){session->select.read_count.buffer, session->select.read_index.buffer, stride};
-    const struct kvc_select_scores job = {.lists = lists,
-                                          .view = view,
-                                          .pages = paged ? &layer->pages : NULL,
-                                          .kind = kinds[select->kind],
-                                          .dims = select->dims,
-                                          .heads = stage->info.heads,
-                                          .head_size = stage->info.head_size,
-                                          .budget = select->budget,
-                                          .window = kvc_runner_window(session->runner, stage->layer),
-                                          .q = stage->q,
-                                          .positions = stage->positions,
-                                          .scores = scores,
-                                          .probabilities = probabilities,
-                                          .stride = stride,
-                                          .bytes_read = &session->sums.select_bytes, /* the next sync updates it */
-                                          .scoring = kvc_runner_scoring(session->runner),
-                                          .sinks = sinks,
-                                          .rest = rest};
-    const struct kvc_select_reads reads = {.lists = lists,
-                                           .view = view,
-                                           .pages = by_page(select) ? job.pages : NULL,
-                                           .whole = select->kind == KVC_SELECT_PAGE_BOUND,
-                                           .heads = stage->info.heads,
-                                           .budget = select->budget,
-                                           .top = select->top,
-                                           .local = select->local,
-                                           .scores = scores,
-                                           .probabilities = probabilities,
-                                           .rest = rest,
-                                           .alpha =
-                                               select->mean_value ? kvc_growable_at(&session->select.alpha, 0) : none,
-                                           .stride = stride,
-                                           .reads = &session->select.chosen};
+    const struct kvc_select_scores scores = scores_of(stage, select, stride);
+    const struct kvc_select_reads reads = reads_of(session, select, &scores);
     if (select->share > 0) {
-        const float scale = kvc_score_scale(job.scoring.scale, job.head_size);
-        device->ops->select_scores(device, &job); /* the scores are still needed */
+        const struct kvc_cut_reads cut = cut_of(session, select, &scores, &reads);
+        device->ops->select_scores(device, &scores); /* separately, because the cut reads the scores again */
         device->ops->select_reads(device, &reads);
-        device->ops->cut_reads(
-            device, &(struct kvc_cut_reads){.lists = lists,
-                                            .view = view,
-                                            .page = select->page,
-                                            .whole = reads.whole,
-                                            .budget = select->budget,
-                                            .factor = reads.whole ? scale / (float)(job.heads / lists->kv_heads) : 0.0f,
-                                            .share = (uint32_t)(select->share * 65536 + 0.5),
-                                            .scores = scores,
-                                            .stride = stride,
-                                            .reads = &session->select.chosen});
+        device->ops->cut_reads(device, &cut);
     } else {
-        kvc_run_select(device, &(struct kvc_select_scores_reads){.scores = &job, .reads = &reads});
+        kvc_run_select(device, &(struct kvc_select_scores_reads){.scores = &scores, .reads = &reads});
     }
     if (select->mean_value)
         session->sums.select_bytes += sum_bytes(session, stage->layer);
