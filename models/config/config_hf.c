@@ -91,6 +91,21 @@ static enum kvc_status read_longrope(const struct kvc_hf_source *in, struct kvc_
     return status ? status : read_factors(in, "long_factor", &config->rope.long_factor, &config->rope.long_count);
 }
 
+/* Reads rope_condense_ratio, a key of LongChat's first files, which stands for linear scaling. */
+static enum kvc_status read_condensed(const struct kvc_hf_source *in, struct kvc_config *config) {
+    const json_t *condense = kvc_hf_get(in->root, "rope_condense_ratio");
+    const double ratio = json_is_number(condense) ? json_number_value(condense) : -1;
+    if (!condense) {
+        return KVC_OK;
+    }
+    if (!(ratio >= 1 && ratio <= 1e6)) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: rope_condense_ratio is not a number of 1 to 1e+06", in->path);
+    }
+    config->rope.kind = ratio > 1 ? KVC_ROPE_LINEAR : KVC_ROPE_PLAIN;
+    config->rope.factor = (double)(float)ratio;
+    return KVC_OK;
+}
+
 static enum kvc_status read_scaling(const struct kvc_hf_source *in, struct kvc_config *config) {
     static const struct {
         const char *name;
@@ -100,23 +115,13 @@ static enum kvc_status read_scaling(const struct kvc_hf_source *in, struct kvc_c
                  {"yarn", KVC_ROPE_LONGROPE, true},     {"linear", KVC_ROPE_LINEAR, false},
                  {"llama3", KVC_ROPE_LLAMA3, false},    {"yarn", KVC_ROPE_YARN, false},
                  {"longrope", KVC_ROPE_LONGROPE, false}};
-    const json_t *condense = kvc_hf_get(in->root, "rope_condense_ratio"); /* a key of LongChat's first files */
     if (!in->rope && config->family->keep_fractions) {
         return kvc_fail(in->error, KVC_INPUT,
                         "%s: neither rope_scaling nor rope_parameters is there; %s models have one", in->path,
                         config->family->hf);
     }
     if (!in->rope) {
-        if (condense) {
-            const double ratio = json_is_number(condense) ? json_number_value(condense) : -1;
-            if (!(ratio >= 1 && ratio <= 1e6)) {
-                return kvc_fail(in->error, KVC_INPUT, "%s: rope_condense_ratio is not a number of 1 to 1e+06",
-                                in->path);
-            }
-            config->rope.kind = ratio > 1 ? KVC_ROPE_LINEAR : KVC_ROPE_PLAIN;
-            config->rope.factor = (double)(float)ratio;
-        }
-        return KVC_OK;
+        return read_condensed(in, config);
     }
     const json_t *value = kvc_hf_get(in->rope, "rope_type");
     value = value ? value : kvc_hf_get(in->rope, "type");
@@ -241,15 +246,13 @@ static bool all_full(const json_t *types) {
     return full;
 }
 
-/* Finds the layers with a window, from layer_types or else from max_window_layers. sliding_window itself has already
- * been read. */
-static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_config *config) {
+/* Decides if the model has a sliding window. sliding_window itself has been read; it becomes the family's default if it
+ * is missing, and 0 if the model does not use it. */
+static enum kvc_status read_window(const struct kvc_hf_source *in, struct kvc_config *config, const json_t *types) {
     const enum kvc_window_kind kind = config->family->window;
-    const json_t *types = kvc_hf_get(in->root, "layer_types"), *first = kvc_hf_get(in->root, "max_window_layers");
-    const json_t *pattern = kvc_hf_get(in->root, "sliding_window_pattern");
     const bool asked = kind == KVC_WINDOW_ASKED || kind == KVC_WINDOW_LISTED || kind == KVC_WINDOW_CHOSEN;
-    bool use = kind == KVC_WINDOW_ALL || kind == KVC_WINDOW_PATTERN, any = false;
-    enum kvc_status status = asked ? read_flag(in, "use_sliding_window", &use) : KVC_OK;
+    bool use = kind == KVC_WINDOW_ALL || kind == KVC_WINDOW_PATTERN;
+    const enum kvc_status status = asked ? read_flag(in, "use_sliding_window", &use) : KVC_OK;
     if (status) {
         return status;
     }
@@ -264,15 +267,60 @@ static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_c
     if (!use) {
         config->sliding_window = 0;
     }
-    if (first && (!json_is_integer(first) || json_integer_value(first) < 0)) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: max_window_layers is not an integer of 0 or more", in->path);
+    return KVC_OK;
+}
+
+/* Reads max_window_layers: layers below *first have no window. */
+static enum kvc_status read_first_window(const struct kvc_hf_source *in, int64_t *first) {
+    const json_t *value = kvc_hf_get(in->root, "max_window_layers");
+    *first = value ? (int64_t)json_integer_value(value) : 28;
+    return value && (!json_is_integer(value) || *first < 0)
+               ? kvc_fail(in->error, KVC_INPUT, "%s: max_window_layers is not an integer of 0 or more", in->path)
+               : KVC_OK;
+}
+
+/* Reads sliding_window_pattern: all but every pattern-th layer have the window. */
+static enum kvc_status read_pattern(const struct kvc_hf_source *in, struct kvc_config *config) {
+    const json_t *pattern = kvc_hf_get(in->root, "sliding_window_pattern");
+    if (!pattern || config->family->window != KVC_WINDOW_PATTERN) {
+        return KVC_OK;
     }
-    if (kind == KVC_WINDOW_PATTERN && pattern) {
-        if (!json_is_integer(pattern) || json_integer_value(pattern) < 1 || json_integer_value(pattern) > 4096) {
-            return kvc_fail(in->error, KVC_INPUT, "%s: sliding_window_pattern is not an integer of 1 to 4096",
-                            in->path);
+    if (!json_is_integer(pattern) || json_integer_value(pattern) < 1 || json_integer_value(pattern) > 4096) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: sliding_window_pattern is not an integer of 1 to 4096", in->path);
+    }
+    config->pattern = (uint64_t)json_integer_value(pattern);
+    return KVC_OK;
+}
+
+/* Marks the layers with a window from layer_types, and checks the list against the window and the family. */
+static enum kvc_status read_listed(const struct kvc_hf_source *in, const json_t *types, struct kvc_config *config) {
+    const enum kvc_window_kind kind = config->family->window;
+    const bool same = kind == KVC_WINDOW_ALL || kind == KVC_WINDOW_ASKED;
+    bool any = false;
+    enum kvc_status status = read_layer_types(in, types, config, &any);
+    if (!status && any && config->sliding_window == 0) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: layer_types has sliding_attention, but no sliding_window is in use",
+                        in->path);
+    }
+    for (uint64_t i = 0; !status && same && i < config->layers; i++) {
+        if (config->sliding[i] != (config->sliding_window > 0)) {
+            status = kvc_hf_unsupported(in, "layer_types", "not the same for every layer");
         }
-        config->pattern = (uint64_t)json_integer_value(pattern);
+    }
+    return status;
+}
+
+/* Finds the layers with a window: from layer_types, from the family's pattern, or from max_window_layers.
+ * config->sliding stays NULL if all layers are alike. */
+static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_config *config) {
+    const enum kvc_window_kind kind = config->family->window;
+    const json_t *types = kvc_hf_get(in->root, "layer_types");
+    int64_t first;
+    enum kvc_status status = read_window(in, config, types);
+    status = status ? status : read_first_window(in, &first);
+    status = status ? status : read_pattern(in, config);
+    if (status) {
+        return status;
     }
     if (!types && kind == KVC_WINDOW_PATTERN && config->sliding_window > 0) {
         return kvc_config_slide(config, in->path, in->error);
@@ -287,25 +335,13 @@ static enum kvc_status read_sliding(const struct kvc_hf_source *in, struct kvc_c
     if (!config->sliding) {
         return kvc_fail(in->error, KVC_RESOURCE, "%s: no memory for %" PRIu64 " layers", in->path, config->layers);
     }
-    if (!types) {
-        const int64_t full = first ? (int64_t)json_integer_value(first) : 28;
-        for (uint64_t i = 0; i < config->layers; i++) {
-            config->sliding[i] = (int64_t)i >= full;
-        }
-        return KVC_OK;
+    if (types) {
+        return read_listed(in, types, config);
     }
-    status = read_layer_types(in, types, config, &any);
-    if (!status && any && config->sliding_window == 0) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: layer_types has sliding_attention, but no sliding_window is in use",
-                        in->path);
+    for (uint64_t i = 0; i < config->layers; i++) {
+        config->sliding[i] = (int64_t)i >= first;
     }
-    const bool same = kind == KVC_WINDOW_ALL || kind == KVC_WINDOW_ASKED;
-    for (uint64_t i = 0; !status && same && i < config->layers; i++) {
-        if (config->sliding[i] != (config->sliding_window > 0)) {
-            status = kvc_hf_unsupported(in, "layer_types", "not the same for every layer");
-        }
-    }
-    return status;
+    return KVC_OK;
 }
 
 /* Marks the layers that do not rotate: those with 0 in no_rope_layers, or at a fixed interval. */
@@ -397,58 +433,72 @@ static void read_nulls(const struct kvc_hf_source *in, struct kvc_config *config
         config->logit_cap = 0;
 }
 
-static enum kvc_status config_hf_fill(struct kvc_hf_source *in, struct kvc_config *config) {
-    if (!json_is_object(in->root)) {
-        return kvc_fail(in->error, KVC_INPUT, "%s: is not a JSON object", in->path);
-    }
-    bool attention_bias = false;
-    enum kvc_status status = find_family(in, config);
-    if (!status)
-        status = kvc_hf_refuse(in, config->family);
-    if (!status)
-        status = kvc_hf_check_activation(in, config->family);
-    if (!status)
-        status = find_rope(in, config);
-    if (!status)
-        status = read_scaling(in, config);
+/* Reads every number of kvc_config_fields that the family knows, and the caps that may be null. */
+static enum kvc_status read_fields(const struct kvc_hf_source *in, struct kvc_config *config) {
+    enum kvc_status status = KVC_OK;
     for (const struct kvc_config_field *field = kvc_config_fields; !status && (field->gguf || field->hf); field++) {
         if (field->hf && kvc_config_knows(config, field->feature))
             status = read_field(in, field, config);
     }
     if (!status)
         read_nulls(in, config);
-    if (!status && kvc_config_knows(config, KVC_SIDE_BY_SIDE))
-        status = read_flag(in, "use_parallel_residual", &config->parallel);
-    if (!status)
-        status = kvc_config_complete(config, false, in->path, in->error);
-    if (!status)
-        status = config->recurrent ? read_recurrent(in, config) : read_sliding(in, config);
-    if (!status)
-        status = read_unrotated(in, config);
-    if (!status)
-        status = read_dense(in, config);
-    config->tied = config->family && config->family->tied;
-    if (!status)
-        status = read_flag(in, "tie_word_embeddings", &config->tied);
-    if (!status)
-        attention_bias = config->family->output_bias;
-    if (!status && config->family->attention_bias)
-        status = read_flag(in, "attention_bias", &attention_bias);
-    if (!status)
-        status = read_qk_norm(in, config);
-    if (!status && config->family->feed_bias)
-        status = read_flag(in, "mlp_bias", &config->feed_bias);
-    if (!status && config->family && config->family->experts) {
-        config->routing_normalized = config->family->normalised;
-        if (config->family->norm_topk_prob)
-            status = read_flag(in, "norm_topk_prob", &config->routing_normalized);
-    }
-    bool qkv_bias = config->family && config->family->qkv_bias;
-    if (!status && config->family->qkv_bias_key)
-        status = read_flag(in, config->family->qkv_bias_key, &qkv_bias);
+    return status;
+}
+
+/* Finds which layers have a window or a recurrent state, which do not rotate, and which have no experts. */
+static enum kvc_status read_layers(const struct kvc_hf_source *in, struct kvc_config *config) {
+    enum kvc_status status = config->recurrent ? read_recurrent(in, config) : read_sliding(in, config);
+    status = status ? status : read_unrotated(in, config);
+    return status ? status : read_dense(in, config);
+}
+
+/* Finds which projections have a bias. A family without a gate has one in every projection but q, k and v. */
+static enum kvc_status read_biases(const struct kvc_hf_source *in, struct kvc_config *config) {
+    const struct kvc_family *family = config->family;
+    bool attention_bias = family->output_bias, qkv_bias = family->qkv_bias, feed_bias = config->feed_bias;
+    enum kvc_status status = family->attention_bias ? read_flag(in, "attention_bias", &attention_bias) : KVC_OK;
+    if (!status && family->feed_bias)
+        status = read_flag(in, "mlp_bias", &feed_bias);
+    if (!status && family->qkv_bias_key)
+        status = read_flag(in, family->qkv_bias_key, &qkv_bias);
     config->qkv_bias = attention_bias || qkv_bias;
-    config->output_bias = attention_bias || (config->family && config->family->ungated);
-    config->feed_bias = config->feed_bias || (config->family && config->family->ungated);
+    config->output_bias = attention_bias || family->ungated;
+    config->feed_bias = feed_bias || family->ungated;
+    return status;
+}
+
+/* Finds if the experts' weights are normalized to a sum of 1. */
+static enum kvc_status read_routing(const struct kvc_hf_source *in, struct kvc_config *config) {
+    if (!config->family->experts) {
+        return KVC_OK;
+    }
+    config->routing_normalized = config->family->normalised;
+    return config->family->norm_topk_prob ? read_flag(in, "norm_topk_prob", &config->routing_normalized) : KVC_OK;
+}
+
+static enum kvc_status config_hf_fill(struct kvc_hf_source *in, struct kvc_config *config) {
+    if (!json_is_object(in->root)) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: is not a JSON object", in->path);
+    }
+    enum kvc_status status = find_family(in, config);
+    if (status) {
+        return status;
+    }
+    config->tied = config->family->tied;
+    status = kvc_hf_refuse(in, config->family);
+    status = status ? status : kvc_hf_check_activation(in, config->family);
+    status = status ? status : find_rope(in, config);
+    status = status ? status : read_scaling(in, config);
+    status = status ? status : read_fields(in, config);
+    if (!status && kvc_config_knows(config, KVC_SIDE_BY_SIDE)) {
+        status = read_flag(in, "use_parallel_residual", &config->parallel);
+    }
+    status = status ? status : kvc_config_complete(config, false, in->path, in->error);
+    status = status ? status : read_layers(in, config);
+    status = status ? status : read_flag(in, "tie_word_embeddings", &config->tied);
+    status = status ? status : read_qk_norm(in, config);
+    status = status ? status : read_biases(in, config);
+    status = status ? status : read_routing(in, config);
     config->bos = read_token(get_token(in, "bos_token_id"));
     config->eos = read_token(get_token(in, "eos_token_id"));
     return status;
