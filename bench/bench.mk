@@ -1,4 +1,4 @@
-# bench.mk - bench/: measurements of operations (kvcull bench --ops and --table), and scripts that measure whole programs.
+# bench.mk - bench/: measurements of operations (kvcull bench --ops and --table).
 libkvc_la_SOURCES += \
 	bench/attention.c \
 	bench/bandwidth.c \
@@ -16,8 +16,3 @@ libkvc_la_SOURCES += \
 	bench/prompt.c \
 	bench/select.c \
 	bench/tables.c
-EXTRA_DIST += tools/measure.sh tools/beside_llama.py tools/int8_distance.py tools/llama_engine.py tools/ranks_plan.py \
-	bench/ranks_speed.py \
-	bench/context.py \
-	bench/second_turn.py \
-	bench/serve_load.py

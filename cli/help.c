@@ -96,6 +96,20 @@ void cli_wrap(FILE *stream, const char *text, unsigned indent) {
     }
 }
 
+/* Adds the choices as they are typed or, if they are many, with blanks at which a line may end. */
+static void add_choices(char *help, size_t size, const char *choices) {
+    const bool many = strlen(choices) > 60;
+    size_t at = strlen(help);
+
+    at += (size_t)snprintf(help + at, size - at, " [");
+    for (; *choices && at + 3 < size; choices++) {
+        help[at++] = *choices;
+        if (many && *choices == '|')
+            help[at++] = ' ';
+    }
+    snprintf(help + at, size - at, "]");
+}
+
 static const char *const common_name[] = {"help", "version"};
 static const char *const common_help[] = {"print this help", "print the version"};
 
@@ -125,7 +139,7 @@ void cli_help(const struct cli_command *command, const struct cli_option *option
         if (options->kind == CLI_TYPE && !options->choices)
             snprintf(help + strlen(help), sizeof help - strlen(help), " [one of %s]", cli_weight_types(types));
         else if (options->choices && !strstr(help, "exact:"))
-            snprintf(help + strlen(help), sizeof help - strlen(help), " [%s]", options->choices);
+            add_choices(help, sizeof help, options->choices);
         if (defaults(options, value))
             snprintf(help + strlen(help), sizeof help - strlen(help), " [default=%s]", value);
         if (strlen(left) + 2 > HELP_COLUMN)

@@ -4,7 +4,7 @@
     python3 tools/chart_context.py svg docs/measured/context.json > docs/pictures/context.svg
     python3 tools/chart_context.py table docs/measured/context.json
 
-bench/context.py measures the numbers. The picture follows the reader's light or dark colour scheme.
+tools/context.py measures the numbers. The picture follows the reader's light or dark colour scheme.
 """
 import json
 import math

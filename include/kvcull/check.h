@@ -135,7 +135,6 @@ typedef int kvc_measure_fn(void *user, const struct kvc_rooflines *rooflines, co
 /** A table that kvc_measure_operations measures. */
 struct kvc_measure_table {
     const char *name;   /**< its name */
-    const char *about;  /**< one line, no full stop */
     const char *beside; /**< the call that it measures beside each row if no other backend is given; NULL: none */
     bool model;         /**< kvc_measure_prompt measures it, because it needs a model */
 };

@@ -5,7 +5,7 @@
 # checked.
 BEGIN {
     starters = "(mpirun|srun|python3|sh|time|nice|env|sudo|podman|docker|apptainer)"
-    programs = "(kvcull|\\./dev|configure|tools/[a-z_.-]*|tests/golden/[a-z_]*\\.py|bench/[a-z_.-]*)"
+    programs = "(kvcull|\\./dev|configure|tools/[a-z_.-]*|tests/golden/[a-z_]*\\.py)"
 }
 FNR == 1 {
     fence = unchecked = 0
@@ -108,7 +108,7 @@ function check_dev(i) {
         complain("./dev has no command " word[i])
 }
 
-# A script of tools/ or bench/, or a program of bench/, with the options that its source names.
+# A script of tools/, with the options that its source names.
 function check_script(file, i, option) {
     for (i++; i <= n; i++) {
         option = word[i]

@@ -101,7 +101,7 @@ done <"$work/documents" >>"$work/wrong"
         sed -n "s/^| \`\([a-z_]*\)\` |.*/setting $method \1/p" "$page"
     done
     sed -n 's/^| `\([a-z_]*\)` |.*/setting all \1/p' docs/reference/methods.md
-    for file in tools/* bench/* tests/golden/*; do
+    for file in tools/* tests/golden/*; do
         [ -f "$file" ] || continue
         echo "script ${file%.c}"
         grep -ohE '(^|[^A-Za-z0-9-])--[a-z][a-z-]*' "${file%%.*}"* | sed "s|^[^-]*|script ${file%.c} |"

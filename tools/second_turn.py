@@ -2,7 +2,7 @@
 """Measures the time that a cached session saves: the time to the first token of a conversation's second turn, under a
 policy that evicts. Runs with cache_prompt false and true alternate on one server.
 
-    python3 bench/second_turn.py build/kvcull MODEL [--kv SPEC] [--words N] [--rounds N]
+    python3 tools/second_turn.py build/kvcull MODEL [--kv SPEC] [--words N] [--rounds N]
 """
 import argparse
 import json

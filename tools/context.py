@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the time of a decode step for several context lengths, for docs/measured/context.json.
 
-    python3 bench/context.py build/kvcull FOLDER > docs/measured/context.json
+    python3 tools/context.py build/kvcull FOLDER > docs/measured/context.json
     python3 tools/chart_context.py svg docs/measured/context.json > docs/pictures/context.svg
     python3 tools/chart_context.py table docs/measured/context.json     # the table of docs/measured/context.md
 
