@@ -47,9 +47,8 @@ void drawn_run(struct drawn *d, uint32_t steps);
 
 /* Each function appends the text of its policy and fills the policy's plans. */
 typedef void draw_fn(struct drawn *d);
-draw_fn draw_window, draw_streaming, draw_snapkv, draw_morphkv, draw_pyramidkv, draw_adakv, draw_scissorhands, draw_h2o,
-    draw_keyformer, draw_cake, draw_fastkv, draw_lacache, draw_duo, draw_tova, draw_topk, draw_quest, draw_sparq,
-    draw_hsa, draw_rocketkv, draw_rocketkv_mt, draw_random, draw_knorm, draw_keydiff, draw_lagkv, draw_chunkkv,
-    draw_snapkv_decode, draw_rkv, draw_expected, draw_criticalkv, draw_triattention, draw_compactor;
+#define METHOD(name, function) draw_fn draw_##function;
+#include "tests/oracle/methods.def"
+#undef METHOD
 
 #endif

@@ -17,41 +17,14 @@
 static const struct {
     const char *name;
     draw_fn *draw;
-} methods[] = {{"window", draw_window},
-               {"streaming", draw_streaming},
-               {"snapkv", draw_snapkv},
-               {"morphkv", draw_morphkv},
-               {"pyramidkv", draw_pyramidkv},
-               {"adakv", draw_adakv},
-               {"scissorhands", draw_scissorhands},
-               {"h2o", draw_h2o},
-               {"keyformer", draw_keyformer},
-               {"cake", draw_cake},
-               {"fastkv", draw_fastkv},
-               {"lacache", draw_lacache},
-               {"duo", draw_duo},
-               {"tova", draw_tova},
-               {"topk", draw_topk},
-               {"quest", draw_quest},
-               {"sparq", draw_sparq},
-               {"hsa", draw_hsa},
-               {"rocketkv", draw_rocketkv},
-               {"rocketkv-mt", draw_rocketkv_mt},
-               {"random", draw_random},
-               {"knorm", draw_knorm},
-               {"keydiff", draw_keydiff},
-               {"lagkv", draw_lagkv},
-               {"chunkkv", draw_chunkkv},
-               {"snapkv-decode", draw_snapkv_decode},
-               {"rkv", draw_rkv},
-               {"expected", draw_expected},
-               {"criticalkv", draw_criticalkv},
-               {"triattention", draw_triattention},
-               {"compactor", draw_compactor},
-               {"full", NULL},  /* the reference of every run */
-               {"dapq", NULL},  /* test_dapq.c, test_methods_rows.c */
-               {"kvzip", NULL}, /* test_methods_rows.c */
-               {"take", NULL}}; /* test_methods_take.c */
+} methods[] = {
+#define METHOD(name, function) {name, draw_##function},
+#include "tests/oracle/methods.def"
+#undef METHOD
+    {"full", NULL},  /* the reference of every run */
+    {"dapq", NULL},  /* test_dapq.c, test_methods_rows.c */
+    {"kvzip", NULL}, /* test_methods_rows.c */
+    {"take", NULL}}; /* test_methods_take.c */
 enum { METHODS = sizeof methods / sizeof *methods };
 
 /* ---- alone ---- */
