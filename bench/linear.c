@@ -6,13 +6,19 @@
 
 enum { WIDE = 4096, INT8_TYPES = KVC_TYPES - KVC_Q8_0 };
 
+/* Counts a layer whose inputs have `width` bytes each. */
+static void count_linear(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint64_t K,
+                         uint64_t width) {
+    kvc_measure_counts(m, N * kvc_type_row_bytes(type, K) + rows * (N * 4 + K * width), 2ull * N * K * rows,
+                       "%s, %u row%s, %u to %u", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s", (unsigned)K,
+                       (unsigned)N);
+}
+
 void kvc_measure_time_linear(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint64_t K) {
     const struct kvc_weight *w = kvc_measure_weight(m, type, N, K);
     const struct kvc_span x = kvc_measure_values(m, (size_t)rows * K), y = kvc_measure_space(m, (size_t)rows * N * 4);
     const struct kvc_linear linear = {.y = y, .x = x, .w = w, .bias = {NULL, 0}, .rows = rows};
-    kvc_measure_counts(m, N * kvc_type_row_bytes(type, K) + (uint64_t)rows * (N + K) * 4, 2ull * N * K * rows,
-                       "%s, %u row%s, %u to %u", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s", (unsigned)K,
-                       (unsigned)N);
+    count_linear(m, type, rows, N, K, 4);
     while (kvc_measure_again(m))
         m->ops->linear(m->device, &linear);
 }
@@ -28,6 +34,22 @@ struct kvc_int8_rows kvc_measure_int8_rows(struct kvc_measure *m, uint32_t rows,
     if (x)
         *x = from;
     return y;
+}
+
+void kvc_measure_time_int8(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint32_t K,
+                           bool quantizing) {
+    struct kvc_span x;
+    const struct kvc_weight *w = kvc_measure_weight(m, type, N, K);
+    const struct kvc_int8_rows y = kvc_measure_int8_rows(m, rows, K, &x);
+    const struct kvc_quantize_rows quantize = {.y = y, .x = x, .rows = rows, .K = K};
+    const struct kvc_linear_int8 linear = {
+        .y = kvc_measure_space(m, (size_t)rows * N * 4), .x = y, .w = w, .rows = rows};
+    count_linear(m, type, rows, N, K, quantizing ? 4 : 1);
+    while (kvc_measure_again(m)) {
+        if (quantizing)
+            m->ops->quantize_rows(m->device, &quantize);
+        m->ops->linear_int8(m->device, &linear);
+    }
 }
 
 /* Returns the number of outputs of a matrix [N, WIDE] of so many bytes; few for a quick run. */
@@ -68,21 +90,10 @@ static void int8(struct kvc_measure *m, uint32_t variant) {
     const enum kvc_type type = (enum kvc_type)(KVC_Q8_0 + variant % INT8_TYPES);
     const uint32_t rows = variant < INT8_TYPES ? 1 : MEASURE_ROWS;
     const uint64_t N = rows == 1 ? outputs_in(m, type, (uint64_t)64 << 20) : outputs(m, WIDE);
-    if (m->beside) {
+    if (m->beside)
         kvc_measure_time_linear(m, type, rows, N, WIDE);
-        return;
-    }
-    struct kvc_span x;
-    const struct kvc_weight *w = kvc_measure_weight(m, type, N, WIDE);
-    const struct kvc_int8_rows quantized = kvc_measure_int8_rows(m, rows, WIDE, &x);
-    const struct kvc_span y = kvc_measure_space(m, (size_t)rows * N * 4);
-    kvc_measure_counts(m, N * kvc_type_row_bytes(type, WIDE) + (uint64_t)rows * (N + WIDE) * 4, 2ull * N * WIDE * rows,
-                       "%s, %u row%s, %d to %u", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s", WIDE,
-                       (unsigned)N);
-    while (kvc_measure_again(m)) {
-        m->ops->quantize_rows(m->device, &(struct kvc_quantize_rows){.y = quantized, .x = x, .rows = rows, .K = WIDE});
-        m->ops->linear_int8(m->device, &(struct kvc_linear_int8){.y = y, .x = quantized, .w = w, .rows = rows});
-    }
+    else
+        kvc_measure_time_int8(m, type, rows, N, WIDE, true);
 }
 
 const struct kvc_measure_operation kvc_measure_gemm[] = {{"linear", gemm, 16}, {NULL, NULL, 0}};

@@ -106,6 +106,9 @@ double kvc_measure_bandwidth_by(unsigned threads, clockid_t clock);
 
 /* Measures a linear layer of `rows` rows. */
 void kvc_measure_time_linear(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint64_t K);
+/* Measures a linear layer of `rows` rows of 8-bit activations, with or without quantizing them. */
+void kvc_measure_time_int8(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint32_t K,
+                           bool quantizing);
 /* Returns `rows` quantized rows. x (or NULL) receives the float rows. */
 struct kvc_int8_rows kvc_measure_int8_rows(struct kvc_measure *m, uint32_t rows, uint32_t K, struct kvc_span *x);
 

@@ -18,16 +18,8 @@ KVC_MEASURE(quantize_rows, 1, variant) {
 
 /* Every type, with one row and with the rows of a short prompt. */
 KVC_MEASURE(linear_int8, 2 * TYPES, variant) {
-    const enum kvc_type type = (enum kvc_type)(KVC_Q8_0 + variant % TYPES);
-    const uint32_t N = MEASURE_FEED_FORWARD, K = MEASURE_HIDDEN, rows = variant < TYPES ? 1 : 64;
-    const struct kvc_weight *w = kvc_measure_weight(m, type, N, K);
-    const struct kvc_int8_rows x = kvc_measure_int8_rows(m, rows, K, NULL);
-    const struct kvc_span y = kvc_measure_space(m, (size_t)rows * N * 4), none = {NULL, 0};
-    kvc_measure_counts(m, N * kvc_type_row_bytes(type, K) + (uint64_t)rows * (N * 4 + K), 2ull * N * K * rows,
-                       "%s, %u row%s, %u to %u", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s", (unsigned)K,
-                       (unsigned)N);
-    while (kvc_measure_again(m))
-        m->ops->linear_int8(m->device, &(struct kvc_linear_int8){.y = y, .x = x, .w = w, .bias = none, .rows = rows});
+    kvc_measure_time_int8(m, (enum kvc_type)(KVC_Q8_0 + variant % TYPES), variant < TYPES ? 1 : 64,
+                          MEASURE_FEED_FORWARD, MEASURE_HIDDEN, false);
 }
 
 /* One row reads USED experts; a chunk reads all of them. */

@@ -108,7 +108,7 @@ static void beside_another(void **state) {
 
 struct counted {
     const struct kvc_measure_table *table;
-    unsigned rows;
+    unsigned rows, fewer; /* fewer: rows that read fewer bytes than the call beside */
 };
 
 static int count_row(void *user, const struct kvc_rooflines *rooflines, const struct kvc_measured *row) {
@@ -118,6 +118,7 @@ static int count_row(void *user, const struct kvc_rooflines *rooflines, const st
     assert_true(row->seconds > 0 && row->shape[0] && row->bytes > 0);
     assert_true(!compared || (row->beside > 0 && row->beside_bytes > 0));
     counted->rows++;
+    counted->fewer += row->bytes < row->beside_bytes;
     return 0;
 }
 
@@ -140,7 +141,7 @@ static void every_table(void **state) {
     size_t known = 0;
     (void)state;
     for (size_t i = 0; (kvc_measure_table(i)) != NULL; i++) {
-        struct counted counted = {kvc_measure_table(i), 0};
+        struct counted counted = {kvc_measure_table(i), 0, 0};
         const struct kvc_measure_options what = {.table = counted.table->name, .quick = true};
         if (counted.table->model || i < 2) /* the tables operations and layer have tests of their own */
             continue;
@@ -148,6 +149,7 @@ static void every_table(void **state) {
             fail_msg("%s: %s", what.table, error.text);
         assert_string_equal(what.table, tables[known].name);
         assert_int_equal(counted.rows, tables[known++].rows);
+        assert_true((counted.fewer > counted.rows / 2) == (strcmp(what.table, "select") == 0));
     }
     assert_int_equal(known, sizeof tables / sizeof *tables);
 }
