@@ -10,17 +10,20 @@ libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/paths.c backends/cpu/fast.c
 	backends/cpu/arena.c
 
 libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/ref/pairs.h backends/cpu/stealing.h backends/cpu/simd/simd.h backends/cpu/simd/lanes/avx512.h \
-	backends/cpu/simd/lanes/avx2.h backends/cpu/simd/lanes/neon.h
+	backends/cpu/simd/lanes/avx2.h backends/cpu/simd/lanes/neon.h backends/cpu/simd/lanes/lanes.h
 libkvc_la_SOURCES += backends/cpu/simd/linear/linear.c backends/cpu/simd/linear/experts.c backends/cpu/simd/linear/linear.h backends/cpu/simd/linear/template.h \
 	backends/cpu/simd/linear/dequantized.h backends/cpu/simd/linear/gemv.h backends/cpu/simd/linear/gemv_pipelined.h \
 	backends/cpu/simd/linear/small_batch.h backends/cpu/simd/linear/pack.h backends/cpu/simd/linear/gemm.h \
-	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/dequantize.h backends/cpu/simd/linear/dequantize_fp8.h
+	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/dequantize.h backends/cpu/simd/linear/dequantize_fp8.h \
+	backends/cpu/simd/linear/dequantize_nibbles.h backends/cpu/simd/linear/scales.h backends/cpu/simd/linear/sizes.h
 libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h backends/cpu/simd/int8/template.h \
 	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/gemv.h \
 	backends/cpu/simd/int8/small_batch.h backends/cpu/simd/int8/prepare.h \
 	backends/cpu/simd/int8/gemm.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h \
+	backends/cpu/simd/int8/vectors.h backends/cpu/simd/int8/parameters.h \
 	backends/cpu/simd/int8/neon/template.h backends/cpu/simd/int8/neon/unpack.h backends/cpu/simd/int8/neon/quantize.h \
-	backends/cpu/simd/int8/neon/gemv.h backends/cpu/simd/int8/neon/gemm.h backends/cpu/simd/int8/neon/four_outputs.h
+	backends/cpu/simd/int8/neon/gemv.h backends/cpu/simd/int8/neon/gemm.h backends/cpu/simd/int8/neon/four_outputs.h \
+	backends/cpu/simd/int8/neon/parameters.h backends/cpu/simd/int8/neon/products.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/small_batch.h \
 	backends/cpu/simd/attention/dots.h \
 	backends/cpu/simd/attention/gemm.h backends/cpu/simd/attention/attention.h \

@@ -7,6 +7,7 @@ BUILD_TESTS = \
 	tests/build/test_docs.sh \
 	tests/build/test_format.sh \
 	tests/build/test_globals.sh \
+	tests/build/test_headers.sh \
 	tests/build/test_install.sh \
 	tests/build/test_layers.sh \
 	tests/build/test_lengths.sh \

@@ -70,19 +70,19 @@ INLINE vf keep_part(float *S, vf s, size_t left) {
 /* Updates S [n], one row of a head's matrix, with the q, k and v of one token. Returns the token's output for this row
  * of the matrix. */
 INLINE float delta_row(float *S, const float *q, const float *k, size_t n, float e, float v, float beta) {
-    vf lane[FOLD], out[FOLD];
+    vf lane[LANE_VECTORS], out[LANE_VECTORS];
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = out[f] = vf_zero();
     for (size_t j = 0; j < n; j += KVC_LANES)
-        for (unsigned f = 0; f < FOLD && j + f * LANES < n; f++) {
+        for (unsigned f = 0; f < LANE_VECTORS && j + f * LANES < n; f++) {
             const size_t at = j + f * LANES, left = n - at;
             const vf s = keep_part(S + at, vf_mul(vf_set(e), vf_part_load(S + at, left)), left);
             lane[f] = vf_fma(s, vf_part_load(k + at, left), lane[f]);
         }
     const float u = (v - sum_lanes(lane)) * beta;
     for (size_t j = 0; j < n; j += KVC_LANES)
-        for (unsigned f = 0; f < FOLD && j + f * LANES < n; f++) {
+        for (unsigned f = 0; f < LANE_VECTORS && j + f * LANES < n; f++) {
             const size_t at = j + f * LANES, left = n - at;
             const vf s =
                 keep_part(S + at, vf_fma(vf_part_load(k + at, left), vf_set(u), vf_part_load(S + at, left)), left);

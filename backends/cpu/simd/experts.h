@@ -14,14 +14,14 @@ struct experts_job {
 /* Writes exp(x - maximum) to p [E] and returns the sum of p. */
 INLINE float exps_of_row(const float *x, size_t experts, float *p) {
     float most = x[0];
-    vf lane[FOLD];
+    vf lane[LANE_VECTORS];
     for (size_t e = 1; e < experts; e++)
         most = kvc_max(x[e], most);
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_zero();
     for (size_t e = 0; e < experts; e += KVC_LANES)
-        for (unsigned f = 0; f < FOLD && e + f * LANES < experts; f++) {
+        for (unsigned f = 0; f < LANE_VECTORS && e + f * LANES < experts; f++) {
             const size_t at = e + f * LANES, left = experts - at;
             const vf y = exp_any(vf_sub(vf_part_load(x + at, left), vf_set(most)));
             vf_part_store(p + at, y, left);

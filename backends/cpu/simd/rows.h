@@ -88,22 +88,22 @@ static void embed(struct kvc_device *device, const struct kvc_embed *args) {
 /* sums[i] = dot(x, x) of row i; rows are K floats apart. Padding adds +0 to the lanes, which changes nothing because a
  * lane is never -0. */
 INLINE void square_sums(const float *x, unsigned rows, size_t K, float *sums) {
-    vf lane[4][FOLD];
+    vf lane[4][LANE_VECTORS];
     UNROLL
     for (unsigned r = 0; r < rows; r++)
         UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[r][f] = vf_zero();
     size_t k = 0;
     for (; k + KVC_LANES <= K; k += KVC_LANES)
         UNROLL
     for (unsigned r = 0; r < rows; r++)
         UNROLL
-    for (unsigned f = 0; f < FOLD; f++) {
+    for (unsigned f = 0; f < LANE_VECTORS; f++) {
         const vf a = vf_load(x + r * K + k + f * LANES);
         lane[r][f] = vf_fma(a, a, lane[r][f]);
     }
-    for (unsigned f = 0; f < FOLD && k + f * LANES < K; f++)
+    for (unsigned f = 0; f < LANE_VECTORS && k + f * LANES < K; f++)
         UNROLL
     for (unsigned r = 0; r < rows; r++) {
         const vf a = vf_part_load(x + r * K + k + f * LANES, K - k - f * LANES);
@@ -126,17 +126,17 @@ static void norm_row(float *y, const float *x, const float *w, size_t K, float s
 
 /* Normalizes one row around its mean. `bias` may be NULL. */
 static void centred_row(float *y, const float *x, const float *w, const float *bias, size_t K, float eps) {
-    vf lane[FOLD];
+    vf lane[LANE_VECTORS];
     float square_sum;
     size_t k = 0;
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_zero();
     for (; k + KVC_LANES <= K; k += KVC_LANES)
         UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_add(lane[f], vf_load(x + k + f * LANES));
-    for (unsigned f = 0; f < FOLD && k + f * LANES < K; f++) /* padding adds +0 to lanes that are never -0 */
+    for (unsigned f = 0; f < LANE_VECTORS && k + f * LANES < K; f++) /* padding adds +0 to lanes that are never -0 */
         lane[f] = vf_add(lane[f], vf_part_load(x + k + f * LANES, K - k - f * LANES));
     const float mean = kvc_div(sum_lanes(lane), (float)K);
     for (k = 0; k + LANES <= K; k += LANES)

@@ -25,6 +25,21 @@
 #include "backends/cpu/simd/rotate_keys.h"
 #include "backends/cpu/simd/scores/rings.h"
 
+/* linear/<name>.c and int8/<name>.c compile these operations. */
+static void linear(struct kvc_device *device, const struct kvc_linear *args) { LANES_NAME(kvc_linear_)(device, args); }
+static void expert_linear(struct kvc_device *device, const struct kvc_expert_linear *args) {
+    LANES_NAME(kvc_expert_linear_)(device, args);
+}
+static void quantize_rows(struct kvc_device *device, const struct kvc_quantize_rows *args) {
+    LANES_NAME(kvc_quantize_rows_)(device, args);
+}
+static void linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
+    LANES_NAME(kvc_linear_int8_)(device, args);
+}
+static void expert_linear_int8(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
+    LANES_NAME(kvc_expert_linear_int8_)(device, args);
+}
+
 /* Fills the table. An operation without a SIMD version keeps ref's function. */
 static void fill_vector(struct kvc_ops *table) {
 #define KVC_OPERATION(name, parameters, ...) table->name = name;

@@ -1,22 +1,6 @@
 /* vector_avx2.c - attention, norm, rope and the other operations for AVX2. */
 #include "backends/cpu/simd/lanes/avx2.h"
 
-#include "backends/cpu/simd/simd.h"
-
-static void linear(struct kvc_device *device, const struct kvc_linear *args) { kvc_linear_avx2(device, args); }
-static void expert_linear(struct kvc_device *device, const struct kvc_expert_linear *args) {
-    kvc_expert_linear_avx2(device, args);
-}
-static void quantize_rows(struct kvc_device *device, const struct kvc_quantize_rows *args) {
-    kvc_quantize_rows_avx2(device, args);
-}
-static void linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
-    kvc_linear_int8_avx2(device, args);
-}
-static void expert_linear_int8(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
-    kvc_expert_linear_int8_avx2(device, args);
-}
-
 #include "backends/cpu/simd/vector.h"
 
 void kvc_cpu_fill_avx2(struct kvc_ops *table) { fill_vector(table); }

@@ -26,7 +26,7 @@ INLINE vf dot_lanes(const vf *q, const float *key, bool zeros) {
             const unsigned v = i + 2 * j;
             lane[j] =
                 zeros ? vf_fma(q[v], vf_load(key + v * LANES), vf_zero()) : vf_mul(q[v], vf_load(key + v * LANES));
-            lane[j] = vf_fma(q[v + FOLD], vf_load(key + (v + FOLD) * LANES), lane[j]);
+            lane[j] = vf_fma(q[v + LANE_VECTORS], vf_load(key + (v + LANE_VECTORS) * LANES), lane[j]);
         }
         pair[i] = vf_add(lane[0], lane[1]);
     }

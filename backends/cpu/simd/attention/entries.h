@@ -1,14 +1,13 @@
 /* entries.h - template: loads cache entries as float vectors, finds a head's entries in memory, and computes exp on
- * vectors. Must be included after one of the files of lanes/. */
+ * vectors. */
 #ifndef KVC_SIMD_ATTENTION_ENTRIES_H
 #define KVC_SIMD_ATTENTION_ENTRIES_H
 
 #include "core/base/integers.h"
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/simd/lanes/unroll.h"
+#include "backends/cpu/simd/lanes/lanes.h"
 
 #define NEVER_INLINE __attribute__((noinline))
-#define FOLD (KVC_LANES / LANES) /* vectors that hold the 32 lanes of a sum */
 
 /* Below this number of vector operations, waking the threads costs more time than it saves (some microseconds). */
 #define POOL_WORK 10000.0
@@ -47,7 +46,7 @@ INLINE vf exp_not_above_zero(vf x) {
 }
 
 /* Replaces x [vectors] by exp(x - most). No x is above `most`. If `lane` is not NULL, also adds the factor *places
- * times vector i to lane[i % FOLD], in ascending order of i. If `places` is NULL, the factor is 1. */
+ * times vector i to lane[i % LANE_VECTORS], in ascending order of i. If `places` is NULL, the factor is 1. */
 INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
     UNROLL
     for (unsigned i = 0; i < vectors; i += 4) {
@@ -61,21 +60,21 @@ INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *p
         for (unsigned j = 0; j < n; j++) {
             vf_store(x + (i + j) * LANES, y[j]);
             if (lane && places)
-                lane[(i + j) % FOLD] = vf_fma(*places, y[j], lane[(i + j) % FOLD]);
+                lane[(i + j) % LANE_VECTORS] = vf_fma(*places, y[j], lane[(i + j) % LANE_VECTORS]);
             else if (lane)
-                lane[(i + j) % FOLD] = vf_add(lane[(i + j) % FOLD], y[j]);
+                lane[(i + j) % LANE_VECTORS] = vf_add(lane[(i + j) % LANE_VECTORS], y[j]);
         }
     }
 }
 
 /* Calls exps_interleaved for all of x [n]. n is a multiple of KVC_LANES. */
 INLINE void exps_and_sums(float *x, uint32_t n, float most, const vf *places, vf *lane) {
-    const uint32_t step = FOLD < 4 ? 4 * LANES : KVC_LANES;
+    const uint32_t step = LANE_VECTORS < 4 ? 4 * LANES : KVC_LANES;
     uint32_t i = 0;
     for (; i + step <= n; i += step)
         exps_interleaved(x + i, step / LANES, most, places, lane);
     for (; i < n; i += KVC_LANES)
-        exps_interleaved(x + i, FOLD, most, places, lane);
+        exps_interleaved(x + i, LANE_VECTORS, most, places, lane);
 }
 
 static inline void exps_below(float *x, uint32_t n, float most) { exps_and_sums(x, n, most, NULL, NULL); }
@@ -113,21 +112,6 @@ static NEVER_INLINE void cap_scores(float *x, size_t n, float cap) {
     if (i < n)
         vf_part_store(x + i, capped(vf_part_load(x + i, n - i), most), n - i);
 }
-
-/* Computes the first steps of the tree over 32 lanes, lane[i] += lane[i + w], until one vector is left. */
-INLINE vf fold_lanes(const vf lane[FOLD]) {
-#if LANES == 16
-    return vf_add(lane[0], lane[1]);
-#elif LANES == 8
-    return vf_add(vf_add(lane[0], lane[2]), vf_add(lane[1], lane[3]));
-#else
-    return vf_add(vf_add(vf_add(lane[0], lane[4]), vf_add(lane[2], lane[6])),
-                  vf_add(vf_add(lane[1], lane[5]), vf_add(lane[3], lane[7])));
-#endif
-}
-
-/* Computes the whole tree over 32 lanes. */
-INLINE float sum_lanes(const vf lane[FOLD]) { return vf_tree(fold_lanes(lane)); }
 
 /* ---- entries ---- */
 

@@ -44,18 +44,18 @@ INLINE void small_batch_dots(enum kvc_type type, const unsigned char *const *row
     vf folded[HEADS_AT_ONCE][LANES];
     UNROLL
     for (unsigned e = 0; e < LANES; e += ROWS_AT_ONCE) {
-        vf lane[HEADS_AT_ONCE][ROWS_AT_ONCE][FOLD];
+        vf lane[HEADS_AT_ONCE][ROWS_AT_ONCE][LANE_VECTORS];
         UNROLL
         for (unsigned h = 0; h < heads; h++)
             UNROLL
         for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
             UNROLL
-        for (unsigned f = 0; f < FOLD; f++)
+        for (unsigned f = 0; f < LANE_VECTORS; f++)
             lane[h][r][f] = vf_zero();
         size_t v = 0;
-        for (; v + FOLD <= vectors; v += FOLD)
+        for (; v + LANE_VECTORS <= vectors; v += LANE_VECTORS)
             UNROLL
-        for (unsigned f = 0; f < FOLD; f++) {
+        for (unsigned f = 0; f < LANE_VECTORS; f++) {
             vf x[HEADS_AT_ONCE];
             UNROLL
             for (unsigned h = 0; h < heads; h++)
@@ -69,7 +69,7 @@ INLINE void small_batch_dots(enum kvc_type type, const unsigned char *const *row
             }
         }
         UNROLL
-        for (unsigned f = 0; f + 1 < FOLD; f++)
+        for (unsigned f = 0; f + 1 < LANE_VECTORS; f++)
             if (v + f < vectors) {
                 UNROLL
                 for (unsigned r = 0; r < ROWS_AT_ONCE; r++) {

@@ -24,16 +24,16 @@ static inline float tile_most(float *s, uint32_t low, uint32_t high) {
         s[i] = -kvc_infinity();
     for (uint32_t i = high; i < to; i++)
         s[i] = -kvc_infinity();
-    vf top[FOLD];
+    vf top[LANE_VECTORS];
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         top[f] = vf_load(s + from + f * LANES);
     for (uint32_t i = from + KVC_LANES; i < to; i += KVC_LANES)
         UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         top[f] = vf_max(top[f], vf_load(s + i + f * LANES));
     UNROLL
-    for (unsigned w = FOLD / 2; w > 0; w /= 2)
+    for (unsigned w = LANE_VECTORS / 2; w > 0; w /= 2)
         UNROLL
     for (unsigned f = 0; f < w; f++)
         top[f] = vf_max(top[f], top[f + w]);
@@ -111,19 +111,19 @@ static NEVER_INLINE float softmax_from(float *s, uint32_t low, uint32_t high, fl
     for (; i + EXPS_AT_ONCE * LANES <= to && numbers; i += EXPS_AT_ONCE * LANES)
         numbers = exps_of_scores(EXPS_AT_ONCE, s + i, *most);
     for (; i < to && numbers; i += KVC_LANES)
-        numbers = exps_of_scores(FOLD, s + i, *most);
+        numbers = exps_of_scores(LANE_VECTORS, s + i, *most);
     if (!numbers) { /* one NaN makes the sum and every channel NaN */
         for (i = low; i < high; i++)
             s[i] = kvc_nan();
         return *most = kvc_nan();
     }
-    vf lane[FOLD];
+    vf lane[LANE_VECTORS];
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_zero();
     for (i = from; i < to; i += KVC_LANES)
         UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_add(lane[f], vf_load(s + i + f * LANES));
     return sum_lanes(lane);
 }

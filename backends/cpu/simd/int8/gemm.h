@@ -1,6 +1,10 @@
 /* gemm.h - template: int8 products for many rows. The weights of TILE_OUTPUTS outputs are packed into a panel, with
  * four weights of one output in each element of a vector. A tile of rows is multiplied by the panel one lane at a time.
  * The integer sum of a block is therefore complete before it is scaled, and no sum across a vector is ever needed. */
+#ifndef KVC_SIMD_INT8_GEMM_H
+#define KVC_SIMD_INT8_GEMM_H
+
+#include "backends/cpu/simd/int8/prepare.h"
 
 static size_t panel_bytes(const struct kvc_int8_call *call) {
     return groups_of(call) * 8 * (size_t)PANEL_WORDS(kind_of[call->type]) * TILE_OUTPUTS * 4;
@@ -263,3 +267,5 @@ static void panel(const struct kvc_int8_call *call, size_t number, size_t first,
     for (size_t i = first; i < last; i += call->tile_rows)
         tile_of[kvc_min_u64(call->tile_rows, last - i)](call, scratch, i, n0);
 }
+
+#endif

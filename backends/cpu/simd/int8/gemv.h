@@ -1,5 +1,10 @@
 /* gemv.h - template: int8 products for few rows, with weights in the file's layout. Eight blocks of an output are
  * computed at a time: their sums form one vector of integers, whose elements go to the eight lanes. */
+#ifndef KVC_SIMD_INT8_GEMV_H
+#define KVC_SIMD_INT8_GEMV_H
+
+#include "backends/cpu/simd/int8/int8.h"
+#include "backends/cpu/simd/int8/unpack.h"
 
 #define AHEAD 512 /* distance in bytes at which weights are prefetched */
 
@@ -137,4 +142,4 @@ INLINE __m256 first_lanes(int parts) {
     }
 KVC_BLOCK_TYPES(FEW, )
 
-#include "backends/cpu/simd/int8/small_batch.h"
+#endif

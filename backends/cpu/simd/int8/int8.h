@@ -53,4 +53,17 @@ void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, c
 void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
                           const struct kvc_expert_linear_int8 *args);
 
+/* Defines the functions of an instruction set that simd.h declares. */
+#define INT8_FUNCTIONS(path, kernels) INT8_FUNCTIONS_OF(path, kernels)
+#define INT8_FUNCTIONS_OF(path, kernels)                                                                               \
+    void kvc_quantize_rows_##path(struct kvc_device *device, const struct kvc_quantize_rows *args) {                   \
+        kvc_int8_quantize((struct kvc_cpu *)device, kernels, args);                                                    \
+    }                                                                                                                  \
+    void kvc_linear_int8_##path(struct kvc_device *device, const struct kvc_linear_int8 *args) {                       \
+        kvc_int8_run((struct kvc_cpu *)device, kernels, args);                                                         \
+    }                                                                                                                  \
+    void kvc_expert_linear_int8_##path(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {         \
+        kvc_int8_run_experts((struct kvc_cpu *)device, kernels, args);                                                 \
+    }
+
 #endif

@@ -10,6 +10,13 @@
  * with a minimum and five bits, a quarter of them (HALVES). The assertions below check these bounds. Quants of eight
  * bits exceed them (WIDE): they are multiplied as 16-bit integers, and pairs are added in 32 bits.
  */
+#ifndef KVC_SIMD_INT8_PREPARE_H
+#define KVC_SIMD_INT8_PREPARE_H
+
+#include "core/base/integers.h"
+#include "backends/cpu/simd/int8/int8.h"
+#include "backends/cpu/simd/int8/unpack.h"
+#include "backends/cpu/simd/int8/vectors.h"
 
 #define KIND_START_32 0
 #define KIND_MINIMUM_32 1
@@ -128,3 +135,5 @@ static void prepare(const struct kvc_int8_call *call, size_t first, size_t last)
             prepare_block(call, tile + (b % 8 * groups + b / 8) * words, row * blocks + b, kind);
     }
 }
+
+#endif

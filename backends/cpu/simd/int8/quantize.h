@@ -1,4 +1,12 @@
 /* quantize.h - template: quantizes rows of activations to eight bits, in 256-bit vectors. */
+#ifndef KVC_SIMD_INT8_QUANTIZE_H
+#define KVC_SIMD_INT8_QUANTIZE_H
+
+#include <immintrin.h>
+
+#include "backends/cpu/simd/int8/int8.h"
+#include "backends/cpu/simd/int8/parameters.h"
+#include "backends/cpu/simd/lanes/unroll.h"
 
 /* Quantizes a block of 32 values. */
 INLINE void quantize_block(const float *x, kvc_i8 *quant, float *scale, kvc_i32 *sum) {
@@ -46,3 +54,5 @@ static void quantize(const struct kvc_quantize_rows *args, size_t first, size_t 
     for (size_t b = first * blocks; b < last * blocks; b++)
         quantize_block(x + 32 * b, quant + 32 * b, scale + b, sum + 2 * b);
 }
+
+#endif

@@ -1,6 +1,14 @@
 /* small_batch.h - template: computes a small batch in groups of 4, 2 and 1 rows. Each group size has its own compiled
- * loop. The including file must define small_batch_of_<type>(call, row, first, last, R), which computes R rows from
+ * loop. gemv.h or neon/gemv.h defines small_batch_of_<type>(call, row, first, last, R), which computes R rows from
  * `row` on. */
+#ifndef KVC_SIMD_INT8_SMALL_BATCH_H
+#define KVC_SIMD_INT8_SMALL_BATCH_H
+
+#if defined(__aarch64__)
+#include "backends/cpu/simd/int8/neon/gemv.h"
+#else
+#include "backends/cpu/simd/int8/gemv.h"
+#endif
 
 #define SMALL_BATCH_ROWS(a, NAME, name, ...)                                                                           \
     static void small_batch_1_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last) {        \
@@ -28,3 +36,5 @@ static void few_rows(const struct kvc_int8_call *call, size_t first, size_t last
         row += (size_t)1 << power;
     }
 }
+
+#endif

@@ -1,5 +1,14 @@
 /* unpack.h - template: unpacks 256 weights of any type to bytes and scales, in 256-bit vectors. quant[i] holds block i
  * of 32 weights. Its bytes are signed quants, or unsigned codes that exceed the quants by OFFSET_<type>. */
+#ifndef KVC_SIMD_INT8_UNPACK_H
+#define KVC_SIMD_INT8_UNPACK_H
+
+#include <immintrin.h>
+#include <string.h>
+
+#include "core/base/weight_blocks.h"
+#include "backends/cpu/simd/int8/parameters.h"
+#include "backends/cpu/simd/lanes/unroll.h"
 
 struct unpacked {
     __m256i quant[8];
@@ -234,3 +243,5 @@ INLINE void unpack_iq4_xs(struct unpacked *u, const unsigned char *g, int parts)
         u->quant[i] = from_table(nibbles(g + 8 + 16 * i), iq4_values);
     u->scale[0] = times_signed(half_of(g), _mm_sub_epi8(_mm_cvtsi64_si128((long long)scale), _mm_set1_epi8(32)));
 }
+
+#endif

@@ -1,5 +1,13 @@
 /* vectors_256.h - template: 256-bit vectors for many rows: integers, floats, and products of codes. With PAIRS, two
  * products are added in 16 bits (prepare.h); otherwise four in 32 bits. */
+#ifndef KVC_SIMD_INT8_VECTORS_256_H
+#define KVC_SIMD_INT8_VECTORS_256_H
+
+#include <immintrin.h>
+
+#include "core/base/canon.h"
+#include "backends/cpu/simd/int8/parameters.h"
+#include "backends/cpu/simd/lanes/unroll.h"
 
 #define WIDTH 8
 typedef __m256i iv;
@@ -35,3 +43,5 @@ INLINE iv iv_whole(iv sum) { return sum; }
 #endif
 /* iv_dot_wide adds the products of two pairs of 16-bit integers to each 32-bit element of sum. */
 INLINE iv iv_dot_wide(iv sum, iv w, iv q) { return in_order(_mm256_add_epi32(sum, _mm256_madd_epi16(w, q))); }
+
+#endif

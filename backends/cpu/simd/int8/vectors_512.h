@@ -1,5 +1,17 @@
 /* vectors_512.h - template: 512-bit vectors for many rows: integers, floats, and products of codes. With PAIRS, two
  * products are added in 16 bits (prepare.h); otherwise four in 32 bits. */
+#ifndef KVC_SIMD_INT8_VECTORS_512_H
+#define KVC_SIMD_INT8_VECTORS_512_H
+
+#include <immintrin.h>
+
+#include "core/base/canon.h"
+#include "backends/cpu/simd/int8/parameters.h"
+#include "backends/cpu/simd/lanes/unroll.h"
+
+#if !defined(__AVX512BW__)
+#error "int8/vectors_512.h needs the compiler options -mavx512f -mavx512bw -mavx512dq -mavx512vl"
+#endif
 
 #define WIDTH 16
 typedef __m512i iv;
@@ -35,3 +47,5 @@ INLINE iv iv_whole(iv sum) { return sum; }
 #endif
 /* iv_dot_wide adds the products of two pairs of 16-bit integers to each 32-bit element of sum. */
 INLINE iv iv_dot_wide(iv sum, iv w, iv q) { return in_order(_mm512_add_epi32(sum, _mm512_madd_epi16(w, q))); }
+
+#endif

@@ -2,6 +2,13 @@
 #ifndef KVC_SIMD_LANES_AVX2_H
 #define KVC_SIMD_LANES_AVX2_H
 
+#if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
+#error "lanes/avx2.h needs the compiler options -mavx2 -mfma -mf16c"
+#endif
+#if defined(LANES)
+#error "another file of lanes/ is already included"
+#endif
+
 #include <immintrin.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,6 +17,7 @@
 #include "backends/cpu/simd/lanes/unroll.h"
 
 #define LANES 8
+#define LANES_PATH avx2
 #define LANES_REGISTERS 16
 
 typedef __m256 vf;

@@ -1,12 +1,21 @@
 /* avx512.h - vectors of 16 floats for the SIMD templates. avx2.h (8 floats) and neon.h (4) define the same names. A
  * template is written once with these names and is compiled once for each instruction set.
  *
- * vf has LANES floats, vi has LANES int32 and vm has one truth value per lane. Functions with `part` in their name
- * access only the memory of the first n lanes and load +0 into the other lanes; n may be 0 or more than LANES.
- * Conversions are exact or round to nearest even.
+ * LANES_PATH is the name of the instruction set, and LANES_REGISTERS the number of vector registers. vf has LANES
+ * floats, vi has LANES int32 and vm has one truth value per lane. Functions with `part` in their name access only the
+ * memory of the first n lanes and load +0 into the other lanes; n may be 0 or more than LANES. Conversions are exact or
+ * round to nearest even.
  */
 #ifndef KVC_SIMD_LANES_AVX512_H
 #define KVC_SIMD_LANES_AVX512_H
+
+#if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__) ||             \
+    !defined(__FMA__) || !defined(__F16C__)
+#error "lanes/avx512.h needs the compiler options -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c"
+#endif
+#if defined(LANES)
+#error "another file of lanes/ is already included"
+#endif
 
 #include <immintrin.h>
 #include <stddef.h>
@@ -16,6 +25,7 @@
 #include "backends/cpu/simd/lanes/unroll.h"
 
 #define LANES 16
+#define LANES_PATH avx512
 #define LANES_REGISTERS 32
 
 typedef __m512 vf;

@@ -2,6 +2,13 @@
 #ifndef KVC_SIMD_LANES_NEON_H
 #define KVC_SIMD_LANES_NEON_H
 
+#if !defined(__aarch64__)
+#error "lanes/neon.h needs a compiler for AArch64"
+#endif
+#if defined(LANES)
+#error "another file of lanes/ is already included"
+#endif
+
 #include <arm_neon.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,6 +17,7 @@
 #include "backends/cpu/simd/lanes/unroll.h"
 
 #define LANES 4
+#define LANES_PATH neon
 #define LANES_REGISTERS 32
 
 typedef float32x4_t vf;

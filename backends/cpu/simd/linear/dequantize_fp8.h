@@ -1,5 +1,9 @@
 /* dequantize_fp8.h - dequantizes FP8 weights (e4m3), which have a float32 scale for each 128 weights of a row. Part of
  * dequantize.h. */
+#ifndef KVC_SIMD_LINEAR_DEQUANTIZE_FP8_H
+#define KVC_SIMD_LINEAR_DEQUANTIZE_FP8_H
+
+#include "backends/cpu/simd/linear/scales.h"
 
 /* Loads LANES e4m3 numbers as float32. Shifts exponent and fraction left by seven bits, to the exponent and fraction of
  * an F16, whose exponent bias is larger by 8. CPUs convert F16 without slowing down for denormal numbers. If all bits
@@ -38,3 +42,5 @@ INLINE void dequantize_fp8(vf *w, const unsigned char *g, int p, const struct sc
         w[v] = vf_mul_by(load_e4m3(q + v * LANES), &s->scale[p]);
 }
 #define GEMV_fp8 GEMV_IN_ORDER(fp8)
+
+#endif

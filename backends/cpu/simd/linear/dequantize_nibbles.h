@@ -3,6 +3,8 @@
 #ifndef KVC_SIMD_LINEAR_DEQUANTIZE_NIBBLES_H
 #define KVC_SIMD_LINEAR_DEQUANTIZE_NIBBLES_H
 
+#include "backends/cpu/simd/linear/scales.h"
+
 /* Calls row(type, stride, at) for each type. The 16 bytes of part p begin at byte at + p * stride and hold the low
  * halves first. */
 #define NIBBLE_TYPES(row) row(q4_0, 18, 2) row(q4_1, 20, 4) row(iq4_nl, 18, 2) row(mxfp4, 17, 1) row(iq4_xs, 16, 8)

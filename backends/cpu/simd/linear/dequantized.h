@@ -1,4 +1,11 @@
 /* dequantized.h - dequantizes a range of a row of weights of any type to memory. Part of template.h. */
+#ifndef KVC_SIMD_LINEAR_DEQUANTIZED_H
+#define KVC_SIMD_LINEAR_DEQUANTIZED_H
+
+#include "core/base/integers.h"
+#include "backends/cpu/simd/linear/dequantize.h"
+#include "backends/cpu/simd/linear/linear.h"
+#include "backends/cpu/simd/linear/sizes.h"
 
 /* Dequantizes n < 32 weights and fills the rest with padding. */
 #define END_OF_ROW(a, NAME, name, ...)                                                                                 \
@@ -78,3 +85,5 @@ static void fetch_group(const struct kvc_linear_call *call, const unsigned char 
     for (size_t line = 0; line < dequantize_by_type[call->type].bytes; line += 64)
         __builtin_prefetch(from + line, 0, 2);
 }
+
+#endif

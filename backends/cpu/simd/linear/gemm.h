@@ -1,5 +1,9 @@
 /* gemm.h - linear layers for many rows: an outer product of packed rows and packed weights, one lane after another. The
  * partial sums are added in the order of the tree over the lanes. Part of template.h. */
+#ifndef KVC_SIMD_LINEAR_GEMM_H
+#define KVC_SIMD_LINEAR_GEMM_H
+
+#include "backends/cpu/simd/linear/pack.h"
 
 #define TREE_LEVELS 5 /* levels of the tree over 32 lanes */
 
@@ -261,3 +265,5 @@ static void panel(const struct kvc_linear_call *call, size_t number, size_t firs
                 r.tiles = now;
             }
 }
+
+#endif

@@ -1,5 +1,13 @@
 /* gemv.h - linear layers for one row: the lanes of a few outputs lie side by side in registers, and every weight is
  * read once. Part of template.h. */
+#ifndef KVC_SIMD_LINEAR_GEMV_H
+#define KVC_SIMD_LINEAR_GEMV_H
+
+#include "core/base/integers.h"
+#include "backends/cpu/simd/linear/dequantized.h"
+#include "backends/cpu/simd/linear/gemv_pipelined.h"
+#include "backends/cpu/simd/linear/linear.h"
+#include "backends/cpu/simd/linear/sizes.h"
 
 /* Adds the products of the last K % 32 weights of each output, for types whose rows need not be whole groups of 32. */
 INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x, size_t n, const float *w) {
@@ -101,10 +109,7 @@ INLINE void tail_gemv(const int outputs, vf (*acc)[LANE_VECTORS], const float *x
         GEMV_PART(type, 6);                                                                                            \
         GEMV_PART(type, 7);                                                                                            \
     } while (0)
-#if LANES == 16
-#include "core/base/integers.h"
-#include "backends/cpu/simd/linear/gemv_pipelined.h"
-#else
+#if LANES != 16
 #define PIPELINED IN_ORDER
 #define EARLY 0
 #endif
@@ -176,3 +181,5 @@ static void gemv(const struct kvc_linear_call *call, size_t first, size_t last) 
         KVC_ALL_WEIGHT_TYPES(GEMV_BY_TYPE, )};
     by_type[call->type](call, first, last);
 }
+
+#endif

@@ -1,5 +1,5 @@
 /* gemv_pipelined.h - gemv for AVX-512 and for types whose speed is limited by arithmetic, not by memory. Part of
- * gemv.h.
+ * gemv.h. The file is empty for other instruction sets.
  *
  * Dequantizing a vector of weights is divided into steps. While one vector is multiplied, the following vectors are at
  * earlier steps. If one vector were computed after another, instructions that wait for each other would fill the
@@ -8,6 +8,12 @@
  * A group of a row has 16 vectors: v = 2 * part + half. Three steps produce vector v of each output: fetch_<type>,
  * unpack_<type> and weigh_<type>. The fourth step multiplies it by x.
  */
+#ifndef KVC_SIMD_LINEAR_GEMV_PIPELINED_H
+#define KVC_SIMD_LINEAR_GEMV_PIPELINED_H
+
+#include "backends/cpu/simd/linear/dequantize.h"
+
+#if LANES == 16
 
 struct in_flight { /* values of one output */
     vi quant[2], index;
@@ -157,3 +163,7 @@ INLINE void weigh_q4_k(struct in_flight *f, const struct scales *s, int v) {
             }                                                                                                          \
         }                                                                                                              \
     } while (0)
+
+#endif
+
+#endif

@@ -1,5 +1,12 @@
 /* pack.h - packs rows and weights lane by lane, in the order in which the tiles of gemm.h read them. Part of
  * template.h. */
+#ifndef KVC_SIMD_LINEAR_PACK_H
+#define KVC_SIMD_LINEAR_PACK_H
+
+#include "core/base/integers.h"
+#include "backends/cpu/simd/linear/dequantized.h"
+#include "backends/cpu/simd/linear/linear.h"
+#include "backends/cpu/simd/linear/sizes.h"
 
 /* place[lane] is the index of a lane in the order of summation. The order is bit-reversed, so that the tree adds
  * neighbours. */
@@ -8,10 +15,6 @@ static const unsigned char place[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 1
 
 /* Unused floats after each lane of a panel. They make the lanes of one store fall into different cache sets. */
 #define LANE_GAP 16
-#ifndef ROUND_BYTES
-/* limit for the packed weights that are used together for all rows, so that they stay in L2 */
-#define ROUND_BYTES (192 * 1024)
-#endif
 
 static size_t depth_of(const struct kvc_linear_call *call) { return (call->K + KVC_LANES - 1) / KVC_LANES; }
 static size_t panel_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_OUTPUTS + LANE_GAP; }
@@ -54,9 +57,6 @@ static size_t packed_floats(const struct kvc_linear_call *call) {
  * that it overwrites. STAGE steps of all lanes are then collected first, so that every store is a whole vector. */
 #define STAGE 8
 #define STAGE_LANE (STAGE * TILE_ROWS + LANE_GAP)
-#ifndef NONTEMPORAL_FROM
-#define NONTEMPORAL_FROM ((size_t)1 << 20) /* bytes */
-#endif
 
 static void pack_rows(const struct kvc_linear_call *call, size_t tile, float *packed) {
     _Alignas(64) float stage[KVC_LANES * STAGE_LANE];
@@ -135,3 +135,5 @@ static void pack_panel(const struct kvc_linear_call *call, size_t n0, float *to,
         }
     }
 }
+
+#endif

@@ -1,5 +1,12 @@
 /* small_batch.h - linear layers for few rows: lanes lie side by side, as for one row, and weights are dequantized once
  * for all rows. Part of template.h. */
+#ifndef KVC_SIMD_LINEAR_SMALL_BATCH_H
+#define KVC_SIMD_LINEAR_SMALL_BATCH_H
+
+#include "core/base/integers.h"
+#include "backends/cpu/simd/linear/dequantized.h"
+#include "backends/cpu/simd/linear/linear.h"
+#include "backends/cpu/simd/linear/sizes.h"
 
 /* STRETCH weights of each of SMALL_BATCH_OUTPUTS outputs are dequantized at a time and stay in L1. The outputs are
  * STRETCH_APART floats apart, so that weights with the same index fall into different cache sets. */
@@ -188,3 +195,5 @@ static void few_rows(const struct kvc_linear_call *call, size_t first, size_t la
         }
     }
 }
+
+#endif

@@ -17,13 +17,13 @@ INLINE vf some_channels(enum kvc_type type, const unsigned char *row, size_t c, 
 
 /* Returns dot32 of a row with y [padded], or with itself if y is NULL. Padding adds +0 to lanes that are never -0. */
 INLINE float dot_row(enum kvc_type type, const unsigned char *row, const float *y, size_t d) {
-    vf lane[FOLD];
+    vf lane[LANE_VECTORS];
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_zero();
     for (size_t c = 0; c < d; c += KVC_LANES) {
         UNROLL
-        for (unsigned f = 0; f < FOLD; f++) {
+        for (unsigned f = 0; f < LANE_VECTORS; f++) {
             const size_t at = c + f * LANES;
             if (at >= d)
                 break;
@@ -162,26 +162,26 @@ INLINE const unsigned char *side_row(const struct head_entries *head, uint32_t i
 
 /* Returns the spread s of one row relative to low and high. */
 static float lag_spread(enum kvc_type type, const unsigned char *row, size_t d, const struct lag_work *work) {
-    vf lane[FOLD];
+    vf lane[LANE_VECTORS];
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_zero();
     for (size_t c = 0; c < d; c += LANES) {
         const vf low = vf_load(work->low + c), high = vf_load(work->high + c);
         const vf scaled = vf_div(vf_sub(some_channels(type, row, c, d), low), vf_sub(high, low));
         const vf t = vf_select(vf_less(low, high), scaled, vf_zero());
         vf_store(work->t + c, t);
-        lane[c / LANES % FOLD] = vf_add(lane[c / LANES % FOLD], t);
+        lane[c / LANES % LANE_VECTORS] = vf_add(lane[c / LANES % LANE_VECTORS], t);
     }
     const vf mean = vf_set(kvc_div(sum_lanes(lane), (float)d));
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_zero();
     for (size_t c = 0; c < d; c += LANES) {
         vf e = vf_sub(vf_load(work->t + c), mean);
         if (c + LANES > d)
             e = vf_select(vm_first(d - c), e, vf_zero());
-        lane[c / LANES % FOLD] = vf_fma(e, e, lane[c / LANES % FOLD]);
+        lane[c / LANES % LANE_VECTORS] = vf_fma(e, e, lane[c / LANES % LANE_VECTORS]);
     }
     return d > 1 ? kvc_sqrt(kvc_div(sum_lanes(lane), (float)(d - 1))) : 0.0f;
 }

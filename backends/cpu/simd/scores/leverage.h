@@ -114,7 +114,7 @@ INLINE vf chunk_dots(const float *keys, const float *q, size_t d) {
 /* Adds one query's attention probabilities of the chunk's n entries to sum. */
 static void add_query_to_chunk(const float *q, uint32_t n, size_t d, const struct chunk_work *work) {
     float most[LANES], M = -kvc_infinity();
-    vf high = vf_set(M), lane[FOLD];
+    vf high = vf_set(M), lane[LANE_VECTORS];
     for (uint32_t j = 0; j < n; j += LANES) {
         vf s = chunk_dots(work->keys + j * d, q, d);
         if (j + LANES > n)
@@ -126,14 +126,14 @@ static void add_query_to_chunk(const float *q, uint32_t n, size_t d, const struc
     for (unsigned i = 0; i < LANES; i++)
         M = kvc_max(M, most[i]);
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_zero();
     for (uint32_t j = 0; j < n; j += LANES) {
         vf p = exp_any(vf_sub(vf_load(work->s + j), vf_set(M)));
         if (j + LANES > n)
             p = vf_select(vm_first(n - j), p, vf_zero());
         vf_store(work->s + j, p);
-        lane[j / LANES % FOLD] = vf_add(lane[j / LANES % FOLD], p);
+        lane[j / LANES % LANE_VECTORS] = vf_add(lane[j / LANES % LANE_VECTORS], p);
     }
     const vf L = vf_set(sum_lanes(lane));
     for (uint32_t j = 0; j < n; j += LANES)

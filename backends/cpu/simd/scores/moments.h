@@ -91,13 +91,13 @@ static void moments_finish(const struct probabilities_tile *tile) {
 
 /* Returns the 32-lane sum of x [n]. n is a multiple of 32. */
 static float sum_by_lanes(const float *x, uint32_t n) {
-    vf lane[FOLD];
+    vf lane[LANE_VECTORS];
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_zero();
     for (uint32_t i = 0; i < n; i += KVC_LANES)
         UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_add(lane[f], vf_load(x + i + f * LANES));
     return sum_lanes(lane);
 }

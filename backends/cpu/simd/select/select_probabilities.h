@@ -18,9 +18,9 @@ static float seen_places(const struct select_head *head, uint32_t unit) {
 static float tile_exponentials(const struct select_head *head, float *e, uint32_t low, uint32_t high, float M) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = (high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
     const vf places = vf_set((float)head->page);
-    vf lane[FOLD];
+    vf lane[LANE_VECTORS];
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_zero();
     if (from > head->first && to < head->units) { /* all units are complete */
         exps_and_sums(e + from, to - from, M, head->page == 1 ? NULL : &places, lane);
@@ -37,7 +37,7 @@ static float tile_exponentials(const struct select_head *head, float *e, uint32_
         for (uint32_t j = 0; !whole && j < KVC_LANES; j++)
             edge[j] = seen_places(head, i + j);
         UNROLL
-        for (unsigned f = 0; f < FOLD; f++) {
+        for (unsigned f = 0; f < LANE_VECTORS; f++) {
             const vf x = vf_load(e + i + f * LANES);
             lane[f] = vf_fma(whole ? places : vf_load(edge + f * LANES), x, lane[f]);
         }

@@ -277,9 +277,9 @@ static uint32_t *select_places(const struct kvc_select_reads *call, const struct
 static float probability_of_reads(const uint32_t *index, uint32_t count, const float *probability, float factor,
                                   struct select_prefetch *ahead) {
     float some[KVC_TILE]; /* long enough that the first values are stored before they are loaded */
-    vf lane[FOLD];
+    vf lane[LANE_VECTORS];
     UNROLL
-    for (unsigned f = 0; f < FOLD; f++)
+    for (unsigned f = 0; f < LANE_VECTORS; f++)
         lane[f] = vf_zero();
     for (uint32_t i = 0; i < count; i += KVC_TILE) {
         const uint32_t n = kvc_min_u32(count - i, KVC_TILE);
@@ -290,7 +290,7 @@ static float probability_of_reads(const uint32_t *index, uint32_t count, const f
             some[j] = -0.0f; /* adding -0 changes nothing */
         for (uint32_t j = 0; j < n; j += KVC_LANES)
             UNROLL
-        for (unsigned f = 0; f < FOLD; f++)
+        for (unsigned f = 0; f < LANE_VECTORS; f++)
             lane[f] = vf_add(lane[f], vf_mul(vf_load(some + j + f * LANES), vf_set(factor)));
     }
     return sum_lanes(lane);

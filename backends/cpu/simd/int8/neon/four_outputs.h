@@ -1,5 +1,13 @@
 /* four_outputs.h - template: vectors for gemm.h that hold one row of four outputs. A vector of codes holds four quants
- * of each output; there are four such vectors. */
+ * of each output; there are four such vectors. The file is empty for SMMLA. */
+#ifndef KVC_SIMD_INT8_NEON_FOUR_OUTPUTS_H
+#define KVC_SIMD_INT8_NEON_FOUR_OUTPUTS_H
+
+#include "core/base/canon.h"
+#include "backends/cpu/simd/int8/neon/parameters.h"
+
+#if PRODUCTS != PRODUCTS_SMMLA
+
 #define UNIT_ROWS 1
 #define UNIT_OUTPUTS 4
 
@@ -26,3 +34,7 @@ INLINE struct quants quants_load(const kvc_i8 *const *rows, size_t k) { return (
 INLINE float32x4_t of_outputs(const float *x) { return vld1q_f32(x); }
 INLINE float32x4_t of_rows(const float *x) { return vdupq_n_f32(x[0]); }
 INLINE void store_unit(float *y, float32x4_t x) { vst1q_f32(y, x); }
+
+#endif
+
+#endif

@@ -1,6 +1,13 @@
 /* gemm.h - template: int8 matrix products for many rows. The weights of TILE_OUTPUTS outputs are packed into a panel. A
  * tile of rows is multiplied by the panel one lane at a time, so that the integer sum of a block is complete before it
  * is scaled. A vector of the tile holds the results of UNIT_ROWS rows and UNIT_OUTPUTS outputs, row by row. */
+#ifndef KVC_SIMD_INT8_NEON_GEMM_H
+#define KVC_SIMD_INT8_NEON_GEMM_H
+
+#include "core/base/integers.h"
+#include "backends/cpu/simd/int8/int8.h"
+#include "backends/cpu/simd/int8/neon/products.h"
+#include "backends/cpu/simd/int8/neon/unpack.h"
 
 #define TILE_UNITS ((TILE_ROWS + UNIT_ROWS - 1) / UNIT_ROWS)
 #define TILE_VECTORS (TILE_OUTPUTS / UNIT_OUTPUTS)
@@ -203,3 +210,5 @@ static void panel(const struct kvc_int8_call *call, size_t number, size_t first,
             }
     }
 }
+
+#endif

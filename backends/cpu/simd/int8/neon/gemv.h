@@ -1,5 +1,11 @@
 /* gemv.h - template: int8 products for few rows, with weights in the file's layout. Eight blocks of an output are
  * computed at a time: their sums form two vectors of integers, whose elements go to the eight lanes. */
+#ifndef KVC_SIMD_INT8_NEON_GEMV_H
+#define KVC_SIMD_INT8_NEON_GEMV_H
+
+#include "backends/cpu/simd/int8/int8.h"
+#include "backends/cpu/simd/int8/neon/products.h"
+#include "backends/cpu/simd/int8/neon/unpack.h"
 
 /* Reduces four sums for each of four blocks to one sum per block. */
 INLINE int32x4_t reduce(const int32x4_t *part) {
@@ -83,4 +89,4 @@ INLINE void add_group(const struct unpacked *u, const struct kvc_int8_group *x, 
     }
 KVC_BLOCK_TYPES(FEW, )
 
-#include "backends/cpu/simd/int8/small_batch.h"
+#endif

@@ -1,5 +1,12 @@
 /* unpack.h - template: unpacks 256 weights of any type to bytes and scales, in 128-bit vectors. quant[2 * i] and
  * quant[2 * i + 1] hold block i of 32 weights. The bytes are signed and exceed the quants by OFFSET_<type>. */
+#ifndef KVC_SIMD_INT8_NEON_UNPACK_H
+#define KVC_SIMD_INT8_NEON_UNPACK_H
+
+#include <string.h>
+
+#include "core/base/weight_blocks.h"
+#include "backends/cpu/simd/int8/neon/parameters.h"
 
 struct unpacked {
     int8x16_t quant[16];
@@ -205,3 +212,5 @@ INLINE void unpack_iq4_xs(struct unpacked *u, const unsigned char *g, int parts)
     }
     times_signed(u->scale[0], g, vsub_s8(vcreate_s8(scale), vdup_n_s8(32)));
 }
+
+#endif
