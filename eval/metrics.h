@@ -71,8 +71,6 @@ double eval_rouge_sum(const char *answer, const char *truth);
  * truths. */
 enum eval_helmet { EVAL_HELMET_EXACT, EVAL_HELMET_PART, EVAL_HELMET_F1, EVAL_HELMET_ROUGE, EVAL_HELMET_ROUGE_RECALL };
 double eval_helmet(enum eval_helmet metric, const char *answer, const char *prefix, struct eval_list truths);
-/* Scores only the rest of the line after `prefix`. */
-double eval_helmet_parsed(enum eval_helmet metric, const char *answer, const char *prefix, struct eval_list truths);
 /* Returns the share of truths that the answer contains, ignoring case. */
 double eval_recall(const char *answer, struct eval_list truths);
 /* Returns NDCG@10 of the ranking "ID3 > ID1 > ...", rounded to 0.00001. `ids` are the documents and gains [count] their
@@ -94,7 +92,6 @@ double eval_route(const char *answer, const char *truth, double *part);
 double eval_beliefs(const char *answer, const char *truth, double *part);
 double eval_table(const char *answer, const char *truth); /* F1 of the rows */
 double eval_countdown(const char *answer, const int64_t numbers[4], int64_t target);
-double eval_travel(const char *answer, const char *cities, const char *days); /* "A**B", "2**3" */
 
 /* ---- helpers of the metrics ---- */
 

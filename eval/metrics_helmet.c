@@ -56,26 +56,16 @@ static struct eval_codes parsed(struct eval_codes text, const char *prefix) {
     return line;
 }
 
-static double metrics_helmet_best(enum eval_helmet metric, const char *answer, const char *prefix,
-                                  struct eval_list truths, bool whole) {
+double eval_helmet(enum eval_helmet metric, const char *answer, const char *prefix, struct eval_list truths) {
     struct eval_pool pool = {0};
     const struct eval_codes text = eval_codes_read(&pool, answer), line = parsed(text, prefix);
     double score = 0;
     for (size_t i = 0; i < truths.count; i++) {
         const struct eval_codes truth = eval_codes_read(&pool, truths.items[i]);
         score = fmax(score, match(&pool, metric, line, truth));
-        if (whole)
-            score = fmax(score, match(&pool, metric, text, truth));
+        score = fmax(score, match(&pool, metric, text, truth));
     }
     return eval_pool_score(&pool, score);
-}
-
-double eval_helmet(enum eval_helmet metric, const char *answer, const char *prefix, struct eval_list truths) {
-    return metrics_helmet_best(metric, answer, prefix, truths, true);
-}
-
-double eval_helmet_parsed(enum eval_helmet metric, const char *answer, const char *prefix, struct eval_list truths) {
-    return metrics_helmet_best(metric, answer, prefix, truths, false);
 }
 
 double eval_recall(const char *answer, struct eval_list truths) {

@@ -27,20 +27,6 @@ double eval_score_any(const struct eval_asked *asked, const char *answer) { retu
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-double eval_score_exact(const struct eval_asked *asked, const char *answer) {
-    size_t bytes;
-    while (is_blank(*answer))
-        answer++;
-    bytes = strlen(answer);
-    while (bytes > 0 && (is_blank(answer[bytes - 1]) || answer[bytes - 1] == '.'))
-        bytes--;
-    for (size_t i = 0; i < asked->answer_count; i++) {
-        if (strlen(asked->answers[i]) == bytes && strncasecmp(asked->answers[i], answer, bytes) == 0)
-            return 1;
-    }
-    return 0;
-}
-
 double eval_score_begins(const struct eval_asked *asked, const char *answer) {
     for (size_t i = 0; i < asked->answer_count; i++) {
         const char *wanted = asked->answers[i], *at = answer;

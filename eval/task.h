@@ -176,8 +176,6 @@ static inline uint32_t eval_task_questions(const struct eval_task *task) {
  * ASCII letters. */
 double eval_score_all(const struct eval_asked *asked, const char *answer);
 double eval_score_any(const struct eval_asked *asked, const char *answer);
-/* 1 if the text is one of the answers, without whitespace and a full stop at its ends. */
-double eval_score_exact(const struct eval_asked *asked, const char *answer);
 /* 1 if the first number in the text equals the first answer. */
 double eval_score_number(const struct eval_asked *asked, const char *answer);
 /* 1 if the text begins with an answer, ignoring leading whitespace, and no digit follows. */

@@ -20,7 +20,7 @@ enum kvc_status kvc_tokenize_marked(const struct kvc_model *model, const char *t
                         flags);
     if (!model->tokenizer)
         return no_tokenizer(model, error);
-    return kvc_tokenizer_encode_marked(model->tokenizer, text, marks, bytes, flags, tokens, count, error);
+    return kvc_tokenizer_encode(model->tokenizer, text, marks, bytes, flags, tokens, count, error);
 }
 
 enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tokens, size_t count, bool special,

@@ -154,9 +154,3 @@ enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, 
         return kvc_fail(error, KVC_DIFFERS, "verify: the backend's results differ from the reference's");
     return status;
 }
-
-enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
-                                void *user, struct kvc_error *error) {
-    const struct kvc_verify_options options = {.backend = backend, .threads = threads, .effort = effort, .only = only};
-    return kvc_verify_operations(&options, row, user, error);
-}

@@ -172,8 +172,4 @@ struct kvc_verify_operation {
 enum kvc_status kvc_inject(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error);
 void kvc_inject_end(struct kvc_device *device);
 
-/* Checks the operations like kvc_verify_operations, for tests. */
-enum kvc_status kvc_verify_some(const char *backend, int threads, unsigned effort, const char *only, kvc_verify_fn *row,
-                                void *user, struct kvc_error *error);
-
 #endif

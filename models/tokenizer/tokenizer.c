@@ -134,14 +134,9 @@ static enum kvc_status encode(struct work *work, const char *text, const char *m
     return encode_part(work, text + done, marks ? marks + done : NULL, bytes - done, done == 0);
 }
 
-enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
-                                     unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error) {
-    return kvc_tokenizer_encode_marked(tokenizer, text, NULL, bytes, flags, tokens, count, error);
-}
-
-enum kvc_status kvc_tokenizer_encode_marked(const struct kvc_tokenizer *tokenizer, const char *text, const char *marks,
-                                            size_t bytes, unsigned flags, int32_t **tokens, size_t *count,
-                                            struct kvc_error *error) {
+enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, const char *marks,
+                                     size_t bytes, unsigned flags, int32_t **tokens, size_t *count,
+                                     struct kvc_error *error) {
     struct work work = {.tokenizer = tokenizer, .error = error, .special = (flags & KVC_TOKENIZE_SPECIAL) != 0};
     enum kvc_status status =
         encode(&work, text ? text : "", text ? marks : NULL, text ? bytes : 0, (flags & KVC_TOKENIZE_BOS) != 0);

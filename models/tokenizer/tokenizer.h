@@ -22,13 +22,10 @@ int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer);
 bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token);
 bool kvc_tokenizer_has_template(const struct kvc_tokenizer *tokenizer); /* a chat template under any name */
 
-/* Implement kvc_tokenize, kvc_detokenize and kvc_token_bytes of kvcull.h. */
-enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes,
-                                     unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error);
-/* Implements kvc_tokenize_marked. */
-enum kvc_status kvc_tokenizer_encode_marked(const struct kvc_tokenizer *tokenizer, const char *text, const char *marks,
-                                            size_t bytes, unsigned flags, int32_t **tokens, size_t *count,
-                                            struct kvc_error *error);
+/* Implement kvc_tokenize_marked (without marks: kvc_tokenize), kvc_detokenize and kvc_token_bytes of kvcull.h. */
+enum kvc_status kvc_tokenizer_encode(const struct kvc_tokenizer *tokenizer, const char *text, const char *marks,
+                                     size_t bytes, unsigned flags, int32_t **tokens, size_t *count,
+                                     struct kvc_error *error);
 enum kvc_status kvc_tokenizer_decode(const struct kvc_tokenizer *tokenizer, const int32_t *tokens, size_t count,
                                      bool special, char **text, size_t *bytes, struct kvc_error *error);
 enum kvc_status kvc_tokenizer_token_bytes(const struct kvc_tokenizer *tokenizer, int32_t token, bool first, char *text,

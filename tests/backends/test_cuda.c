@@ -16,6 +16,7 @@
 #include "core/base/types.h"
 #include "core/check/verify.h"
 #include "tests/check.h"
+#include "tests/verify_some.h"
 
 extern const struct kvc_backend_class kvc_backend_cuda;
 
@@ -145,7 +146,7 @@ static void operations(void **state) {
     const char *never;
     unsigned rows = 0, missed = 0;
     enum kvc_status status =
-        kvc_verify_some("cuda", 1, effort ? (unsigned)atoi(effort) : 0, only, print_row, &rows, &error);
+        kvc_test_verify("cuda", 1, effort ? (unsigned)atoi(effort) : 0, only, print_row, &rows, &error);
     (void)state;
     if (status != KVC_OK)
         print_error("%s\n", error.text);
@@ -155,7 +156,7 @@ static void operations(void **state) {
     if (only)
         return;
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
-        assert_int_equal(kvc_verify_some("cuda", 1, 1, more[i], print_row, &rows, NULL), KVC_OK);
+        assert_int_equal(kvc_test_verify("cuda", 1, 1, more[i], print_row, &rows, NULL), KVC_OK);
     for (size_t i = 0; (never = kvc_fake_never_launched(i)) != NULL; i++) {
         bool may = strncmp(never, "linear_", 7) == 0; /* These are used only for rows that are not aligned. */
         for (size_t k = 0; k < sizeof unused / sizeof unused[0]; k++)

@@ -9,6 +9,7 @@
 #include "core/base/weight_blocks.h"
 #include "core/check/verify.h"
 #include "tests/backends/ref_fixture.h"
+#include "tests/verify_some.h"
 
 extern const struct kvc_backend_class kvc_backend_cpu;
 
@@ -282,7 +283,7 @@ static void every_path(void **state) {
                 struct kvc_error error = {KVC_OK, ""};
                 unsigned rows = 0;
                 const enum kvc_status status =
-                    kvc_verify_some(paths[p], threads, 3, operations[i], note_row, &rows, &error);
+                    kvc_test_verify(paths[p], threads, 3, operations[i], note_row, &rows, &error);
                 if (status == KVC_RESOURCE) /* not in this build, or not on this machine */
                     continue;
                 if (status != KVC_OK && !(status == KVC_DIFFERS && zeros_differ()))

@@ -15,6 +15,7 @@
 #include "core/engine/engine.h"
 #include "core/check/verify.h"
 #include "tests/core/whole_model.h"
+#include "tests/verify_some.h"
 
 static int print_row(void *user, const struct kvc_verify_row *row) {
     unsigned *operations = user;
@@ -48,7 +49,7 @@ static void needs_device(void) {
 static void all_equal(unsigned effort) {
     struct kvc_error error = {KVC_OK, ""};
     unsigned operations = 0;
-    enum kvc_status status = kvc_verify_some("opencl", 0, effort, NULL, print_row, &operations, &error);
+    enum kvc_status status = kvc_test_verify("opencl", 0, effort, NULL, print_row, &operations, &error);
     if (status != KVC_OK)
         print_message("opencl: %s\n", error.text);
     assert_int_equal(status, KVC_OK);
@@ -89,7 +90,7 @@ static void eight_bits(void **state) {
         for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
             struct kvc_error error = {KVC_OK, ""};
             unsigned count = 0;
-            const enum kvc_status status = kvc_verify_some("opencl", 0, 0, names[i], print_row, &count, &error);
+            const enum kvc_status status = kvc_test_verify("opencl", 0, 0, names[i], print_row, &count, &error);
             if (status != KVC_OK)
                 print_message("%s, shape %s, dot %s: %s\n", names[i], kinds[k].shape, kinds[k].dot, error.text);
             assert_int_equal(status, KVC_OK);
@@ -111,7 +112,7 @@ static void small_allocations(void **state) {
         struct kvc_error error = {KVC_OK, ""};
         unsigned count = 0;
         const unsigned effort = strstr(names[i], "int8") ? 1 : 0; /* few of these cases are large */
-        enum kvc_status status = kvc_verify_some("opencl", 0, effort, names[i], print_row, &count, &error);
+        enum kvc_status status = kvc_test_verify("opencl", 0, effort, names[i], print_row, &count, &error);
         if (status != KVC_OK)
             print_message("%s: %s\n", names[i], error.text);
         assert_int_equal(status, KVC_OK);

@@ -11,6 +11,7 @@
 
 #include "core/check/verify.h"
 #include "tests/check.h"
+#include "tests/verify_some.h"
 
 static int print_row(void *user, const struct kvc_verify_row *row) {
     unsigned *operations = user;
@@ -28,7 +29,7 @@ static void check_path(const char *path, int threads) {
     struct kvc_error error = {KVC_OK, ""};
     unsigned operations = 0;
     enum kvc_status status =
-        kvc_verify_some(path, threads, kvc_test_thinned() ? 0 : 1, NULL, print_row, &operations, &error);
+        kvc_test_verify(path, threads, kvc_test_thinned() ? 0 : 1, NULL, print_row, &operations, &error);
     if (status == KVC_RESOURCE && operations == 0) {
         print_message("%s\n", error.text);
         skip();
@@ -61,7 +62,7 @@ static void neon(void **state) {
 static void unknown_backend(void **state) {
     struct kvc_error error;
     (void)state;
-    assert_int_equal(kvc_verify_some("avx3", 1, 1, NULL, NULL, NULL, &error), KVC_USAGE);
+    assert_int_equal(kvc_test_verify("avx3", 1, 1, NULL, NULL, NULL, &error), KVC_USAGE);
     assert_non_null(strstr(error.text, "avx3"));
 }
 

@@ -21,7 +21,7 @@ static void use(const struct kvc_tokenizer *tokenizer) {
         int32_t *ids;
         size_t count, out_bytes;
         char *out, part[16];
-        if (kvc_tokenizer_encode(tokenizer, text, sizeof text - 1, flags, &ids, &count, &error) != KVC_OK)
+        if (kvc_tokenizer_encode(tokenizer, text, NULL, sizeof text - 1, flags, &ids, &count, &error) != KVC_OK)
             continue;
         check(kvc_tokenizer_decode(tokenizer, ids, count, flags & 1, &out, &out_bytes, &error) == KVC_OK);
         free(out);

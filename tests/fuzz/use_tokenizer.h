@@ -23,7 +23,7 @@ static inline void use_tokenizer(struct kvc_tokenizer *tokenizer, const char *te
         int32_t *ids;
         size_t count, out_bytes;
         char *out;
-        if (kvc_tokenizer_encode(tokenizer, text, text_bytes, flags, &ids, &count, &error) != KVC_OK)
+        if (kvc_tokenizer_encode(tokenizer, text, NULL, text_bytes, flags, &ids, &count, &error) != KVC_OK)
             continue;
         for (size_t i = 0; i < count; i++)
             check(ids[i] >= 0 && ids[i] < most);

@@ -118,10 +118,10 @@ def pairs(scripts):
     """Returns, for every metric of two texts, the scores of all pairs: one row for each answer."""
     bench, infinite, helmet = scripts["longbench"], scripts["infinite"], scripts["helmet"]
 
-    def of_helmet(name, whole=True):
+    def of_helmet(name):
         def score(answer, truth):
             parsed = helmet["calculate_metrics"](helmet["parse_output"](answer), truth)[name]
-            return max(helmet["calculate_metrics"](answer, truth)[name], parsed) if whole else parsed
+            return max(helmet["calculate_metrics"](answer, truth)[name], parsed)
         return score
 
     metrics = {
@@ -135,7 +135,7 @@ def pairs(scripts):
         "infinite_number": lambda a, t: infinite["get_score_one_passkey"](a, [t], ""),
         "helmet_exact": of_helmet("exact_match"), "helmet_part": of_helmet("substring_exact_match"),
         "helmet_f1": of_helmet("f1"), "helmet_rouge": of_helmet("rougeL_f1"),
-        "helmet_rouge_recall": of_helmet("rougeL_recall"), "helmet_parsed_exact": of_helmet("exact_match", False),
+        "helmet_rouge_recall": of_helmet("rougeL_recall"),
     }
     return {name: [[short(metric(a, t)) for t in TEXTS] for a in TEXTS] for name, metric in metrics.items()}
 
@@ -193,14 +193,6 @@ SUMS = ["<Solution>\n21 + 16 = 37\n26 - 17 = 9\n37 + 9 = 46\n</Solution>", "21 +
         "<Solution>21+16=37\n26-17=9</Solution>", "<Solution>16 - 21 = -5\n-5 + 26 = 21\n21 + 17 = 38</Solution>",
         "<Solution>46 = 46\n26-17=9\n37+9=46</Solution>", "<Solution>21+16=37=37\n26-17=9\n37+9=46</Solution>",
         "<Solution>21 * 16 = 336\n336 / 26 = 12\n12 + 17 = 29</Solution>", "</Solution><Solution>"]
-PLAN = "**Day 1-3:** Arriving in Oslo and visit Oslo for 3 days.\n**Day 3:** Fly from Oslo to Bergen.\n" \
-       "**Day 3-7:** Visit Bergen for 5 days.\n**Day 7:** Fly from Bergen to Tromso.\n" \
-       "**Day 7-8:** Visit Tromso for 2 days."
-PLANS = [f"<Plan>\n{PLAN}\n</Plan>", PLAN, "<Plan></Plan>", f"<Plan>{PLAN.replace('Tromso', 'Narvik')}</Plan>",
-         f"<Plan>{PLAN.replace('7-8', '7-9')}</Plan>", f"<Plan>{PLAN}\n**Day 8:** Fly from Tromso to Oslo.</Plan>",
-         f"<Plan>Visit European cities for 8 days\n{PLAN}\n**Day 8-9:** x</Plan>", f"<Plan>{PLAN[:60]}</Plan>",
-         f"<Plan>{PLAN.replace('Day 3:', 'Day 2, Day 3:')}</Plan>",
-         f"<Plan>{PLAN.replace('Oslo to', 'x to y from Oslo to')}</Plan>"]
 
 
 def single(scripts):
@@ -263,11 +255,6 @@ def single(scripts):
             item = {"nums": [21, 16, 17, 26], "target": 46, "reference_output": "# Search Procedure\nx\ny"}
             score, _ = process["eval_countdown"](answer, {"item": item})
             add("countdown", answer, [], score["accuracy"], numbers=item["nums"], wanted=item["target"])
-        for answer in PLANS:
-            item = {"ground_truth_cities": "Oslo**Bergen**Tromso", "ground_truth_durations": "3**5**2"}
-            whole = {"item": item, "reference_output": "<Solving Procedure>x\ny"}
-            score, _ = process["eval_travel_planning"](answer, whole)
-            add("travel", answer, list(item.values()), score["accuracy"])
     return cases
 
 

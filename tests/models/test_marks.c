@@ -183,7 +183,7 @@ static void test_random_templates(void **state) {
 static void encode(const struct kvc_tokenizer *tokenizer, const char *text, const char *marks, size_t bytes,
                    int32_t **ids, size_t *count) {
     struct kvc_error error = {0};
-    if (kvc_tokenizer_encode_marked(tokenizer, text, marks, bytes, KVC_TOKENIZE_SPECIAL, ids, count, &error) != KVC_OK)
+    if (kvc_tokenizer_encode(tokenizer, text, marks, bytes, KVC_TOKENIZE_SPECIAL, ids, count, &error) != KVC_OK)
         fail_msg("%s", error.text);
 }
 

@@ -41,7 +41,7 @@ static void test_bytes_round_trip(void **state) {
             int32_t *ids;
             size_t count, at = 0;
             struct kvc_error error = {0};
-            assert_int_equal(kvc_tokenizer_encode(tokenizer, text, bytes, 0, &ids, &count, &error), KVC_OK);
+            assert_int_equal(kvc_tokenizer_encode(tokenizer, text, NULL, bytes, 0, &ids, &count, &error), KVC_OK);
             assert_true(same_text(tokenizer, ids, count, false, text, bytes));
             for (size_t k = 0; k < count; k++) {
                 char part[300];
@@ -66,7 +66,7 @@ static void test_composing(void **state) {
     assert_int_equal(kvc_tokenizer_encode(tokenizer,
                                           "\xff"
                                           "e\xcc\x81\xff",
-                                          5, 0, &ids, &count, NULL),
+                                          NULL, 5, 0, &ids, &count, NULL),
                      KVC_OK);
     assert_true(same_text(tokenizer, ids, count, false, "\xff\xc3\xa9\xff", 4));
     free(ids);
@@ -79,8 +79,8 @@ static void test_special_tokens(void **state) {
     static const char text[] = "hi<|eot_id|>";
     int32_t *ids;
     size_t count;
-    assert_int_equal(kvc_tokenizer_encode(tokenizer, text, sizeof text - 1, KVC_TOKENIZE_SPECIAL, &ids, &count, NULL),
-                     KVC_OK);
+    assert_int_equal(
+        kvc_tokenizer_encode(tokenizer, text, NULL, sizeof text - 1, KVC_TOKENIZE_SPECIAL, &ids, &count, NULL), KVC_OK);
     int32_t eot = ids[count - 1];
     assert_false(
         kvc_tokenizer_ends_turn(tokenizer, eot)); /* recognized by its name only; the folder has no other file */
@@ -95,7 +95,7 @@ static void test_special_tokens(void **state) {
     assert_int_equal(bytes, 0);
     free(ids);
     /* Without the flag it is plain text. */
-    assert_int_equal(kvc_tokenizer_encode(tokenizer, text, sizeof text - 1, 0, &ids, &count, NULL), KVC_OK);
+    assert_int_equal(kvc_tokenizer_encode(tokenizer, text, NULL, sizeof text - 1, 0, &ids, &count, NULL), KVC_OK);
     for (size_t i = 0; i < count; i++)
         assert_int_not_equal(ids[i], eot);
     assert_true(same_text(tokenizer, ids, count, false, text, sizeof text - 1));
@@ -132,7 +132,7 @@ static void test_long_texts(void **state) {
             int32_t *ids;
             size_t count;
             double start = seconds();
-            assert_int_equal(kvc_tokenizer_encode(tokenizer, text, BYTES, 0, &ids, &count, NULL), KVC_OK);
+            assert_int_equal(kvc_tokenizer_encode(tokenizer, text, NULL, BYTES, 0, &ids, &count, NULL), KVC_OK);
             double took = seconds() - start;
             if (getenv("KVCULL_TEST_TIMES"))
                 print_message("%s, \"%s\": %zu tokens, %.3f s\n", names[n], units[kind], count, took);
@@ -154,7 +154,7 @@ static void test_bundled_kind(void **state) {
     size_t bytes;
     struct kvc_error error = {0};
     char part[32];
-    assert_int_equal(kvc_tokenizer_encode(tokenizer, " The\n QUICK fox ", 16, 0, &ids, &count, NULL), KVC_OK);
+    assert_int_equal(kvc_tokenizer_encode(tokenizer, " The\n QUICK fox ", NULL, 16, 0, &ids, &count, NULL), KVC_OK);
     assert_int_equal(count, 3);
     assert_true(same_text(tokenizer, ids, count, false, "the quick fox", 13));
     FINE(kvc_tokenizer_token_bytes(tokenizer, ids[1], false, part, sizeof part, &bytes, &error));

@@ -95,7 +95,7 @@ static void test_hostile_patterns(void **state) {
         assert_int_equal(kvc_tokenizer_from_bytes(json, strlen(json), "file", 1000, &tokenizer, &error), KVC_OK);
         int32_t *ids = NULL;
         size_t count;
-        enum kvc_status status = kvc_tokenizer_encode(tokenizer, text, 60, 0, &ids, &count, &error);
+        enum kvc_status status = kvc_tokenizer_encode(tokenizer, text, NULL, 60, 0, &ids, &count, &error);
         assert_int_equal(status, cases[i].wanted);
         if (status == KVC_OK) {
             assert_int_equal(count, 60);
@@ -276,7 +276,7 @@ static void test_scores(void **state) {
     assert_true(same_ids(tokenizer, "ad", 2, (const int32_t[]){1, 7}, 2, 0));
     int32_t *ids;
     size_t count;
-    assert_int_equal(kvc_tokenizer_encode(tokenizer, "az", 2, 0, &ids, &count, &error), KVC_INPUT);
+    assert_int_equal(kvc_tokenizer_encode(tokenizer, "az", NULL, 2, 0, &ids, &count, &error), KVC_INPUT);
     assert_non_null(strstr(error.text, "7a"));
     kvc_tokenizer_close(tokenizer);
 }
@@ -297,7 +297,7 @@ static void test_growing_normalizer(void **state) {
     size_t count;
     if (kvc_tokenizer_from_bytes(json, strlen(json), "file", 10, &tokenizer, &error) != KVC_OK)
         fail_msg("%s", error.text);
-    assert_int_equal(kvc_tokenizer_encode(tokenizer, "a", 1, 0, &ids, &count, &error), KVC_INPUT);
+    assert_int_equal(kvc_tokenizer_encode(tokenizer, "a", NULL, 1, 0, &ids, &count, &error), KVC_INPUT);
     assert_non_null(strstr(error.text, "normalizer"));
     kvc_tokenizer_close(tokenizer);
 }

@@ -46,7 +46,7 @@ static inline bool same_ids(const struct kvc_tokenizer *tokenizer, const char *t
     int32_t *ids;
     size_t count;
     struct kvc_error error = {0};
-    if (kvc_tokenizer_encode(tokenizer, text, bytes, flags, &ids, &count, &error) != KVC_OK) {
+    if (kvc_tokenizer_encode(tokenizer, text, NULL, bytes, flags, &ids, &count, &error) != KVC_OK) {
         fprintf(stderr, "  %s\n", error.text);
         return false;
     }
