@@ -138,6 +138,7 @@ struct cli_common {
     const char *math;
     const char *ranks, *share; /* cli/ranks.c reads these and rank_timeout before the other options */
     int64_t rank_timeout;
+    const char *trace, *trace_values;
     enum kvc_type cache_type;
     bool json, quiet;
     bool alone; /* ignore --ranks: the engine belongs to this process only */
@@ -166,6 +167,14 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
         {CLI_INT, 0, "rank-timeout", "SECONDS",                                                                       \
          "end all processes if one has not answered for SECONDS, because it was stopped or disconnected; 0: never",  \
          &(c)->rank_timeout, 0, 1000000, NULL}
+#define CLI_TRACE_OPTIONS(c)                                                                                          \
+    {CLI_TEXT, 0, "trace", "FILE",                                                                                    \
+     "write a hash of every operation's output to FILE, for each token and layer; `kvcull trace compare` finds the "  \
+     "first difference of two files. Slow",                                                                           \
+     &(c)->trace, 0, 0, NULL},                                                                                        \
+        {CLI_TEXT, 0, "trace-values", "WHERE",                                                                        \
+         "with --trace, write the values, too. WHERE is all or POSITION[:LAYER[:OPERATION]], with * for any number",  \
+         &(c)->trace_values, 0, 0, NULL}
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_TEXT, 0, "backend", "NAME",                                                                              \
@@ -179,7 +188,7 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
          "float: float32. Each of the two gives the same bits on every machine. fast: a BLAS library. exact: the "    \
          "same as float",                                                                                             \
          &(c)->math, 0, 0, "float|int8|fast|exact"},                                                                  \
-        CLI_RANKS_OPTION(c)
+        CLI_RANKS_OPTION(c), CLI_TRACE_OPTIONS(c)
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
         {CLI_TYPE, 0, "kv-type", "TYPE", "type of the cache entries", &(c)->cache_type, 0, 0, "f32|f16|q8_0"},        \
@@ -555,6 +564,7 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_verify(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_replay(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_logits(const struct cli_command *command, int argc, char **argv);
+int kvc_cli_trace(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv);
 int kvc_cli_collect(const struct cli_command *command, int argc, char **argv);

@@ -32,6 +32,7 @@ libkvcli_la_SOURCES = \
 	cli/table.c \
 	cli/temporary.c \
 	cli/tokenize.c \
+	cli/trace.c \
 	cli/utf8.c \
 	cli/bench/bench.c \
 	cli/bench/print.c \

@@ -165,6 +165,17 @@ const struct cli_command cli_commands[] = {
      "kvcull logits -m model.gguf -f text.txt --kv morphkv:budget=64 --prompt 100\n"
      "kvcull logits -m model.gguf -f text.txt --math int8\n",
      kvc_cli_logits},
+    {"trace", "compare FILE FILE [--json]", "finds the first operation that differs between two runs",
+     "Compares two files that --trace FILE of another command wrote, and prints the first output that differs: the "
+     "position of the token, the layer, the operation and the head. If both files contain values (--trace-values), the "
+     "command prints both. The exit status is 1 if an output differs.\n\n"
+     "The runs may use different backends, threads, --chunk and machines. A run of several processes writes FILE, "
+     "FILE.rank1, FILE.rank2 and so on; give FILE. If the numbers of processes differ, outputs of which each process "
+     "computes a part are left out.",
+     "kvcull logits -m model.gguf --tokens 1,2,3 --backend ref --trace ref.trace\n"
+     "kvcull logits -m model.gguf --tokens 1,2,3 --backend cuda --trace cuda.trace\n"
+     "kvcull trace compare ref.trace cuda.trace\n",
+     kvc_cli_trace},
     {"tokenize", "-m MODEL [--decode] [--pieces] [--template NAME] (TEXT | -p TEXT | -f FILE | -)",
      "converts text to token ids and back",
      "Prints the ids of a text's tokens, separated by commas. They begin with the tokens that the model puts in front "

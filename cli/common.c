@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "kvcull/check.h"
 #include "kvcull/ranks.h"
 
 static void print_line(const struct cli_command *command, const char *kind, const char *text) {
@@ -90,12 +91,32 @@ const char *cli_int8_version(enum kvc_math math, char text[24]) {
 int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine) {
     struct kvc_engine_options options = {
         .backend = common->backend, .threads = (int)common->threads, .ranks = common->alone ? NULL : cli_ranks()};
+    const char *inject = common->trace ? getenv("KVCULL_INJECT") : NULL; /* for tests of traces */
+    char trace[4096];
     struct kvc_error error;
 
     options.math = cli_math(common);
     *engine = NULL;
+    if (common->trace_values && !common->trace)
+        return cli_error(command, KVC_USAGE, "--trace-values: works with --trace FILE");
+    if (common->trace && cli_check_name(command, "trace", common->trace) != KVC_OK)
+        return KVC_USAGE;
+    if (common->trace) {
+        const int length = cli_data_rank() == 0
+                               ? snprintf(trace, sizeof trace, "%s", common->trace)
+                               : snprintf(trace, sizeof trace, "%s.rank%u", common->trace, cli_data_rank());
+        if (length >= (int)sizeof trace)
+            return cli_error(command, KVC_USAGE, "--trace: the name is longer than %zu bytes", sizeof trace - 1);
+        options.trace = trace;
+        options.trace_values = common->trace_values;
+    }
     if (kvc_engine_open(&options, engine, &error) != KVC_OK)
         return cli_report(command, &error);
+    if (inject && kvc_verify_inject(*engine, inject, &error) != KVC_OK) {
+        kvc_engine_close(*engine);
+        *engine = NULL;
+        return cli_report(command, &error);
+    }
     if (options.math == KVC_MATH_FAST)
         cli_warn(command, "--math fast: results depend on the machine; `kvcull logits --math fast` shows how far they "
                           "are from float");

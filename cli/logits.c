@@ -114,6 +114,7 @@ static int logits_compare(const struct cli_command *command, const struct argume
     int status;
 
     common.math = "float";
+    common.trace = common.trace_values = NULL; /* the file belongs to the first run */
     status = cli_open_model(command, &common, a->model, NULL, &engine, &model);
     if (status == KVC_OK && kvc_session_open(model, options, &session, &error) != KVC_OK)
         status = cli_report(command, &error);

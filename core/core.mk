@@ -42,6 +42,8 @@ libkvc_la_SOURCES += \
 	core/engine/runner_memory.c \
 	core/engine/sampler.c \
 	core/engine/sharded.c \
+	core/engine/trace.c \
+	core/engine/trace_outputs.c \
 	core/engine/extra_slots.c
 
 # Sessions: their state, prompts (prompt.c, pass.c), decode steps (decode.c), evictions (evict.c).

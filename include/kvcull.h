@@ -142,6 +142,10 @@ struct kvc_engine_options {
     int threads;         /**< 0 to 1024; 0: one per available core */
     enum kvc_math math;  /**< arithmetic of linear layers */
     struct kvc_ranks *ranks; /**< processes among which the engine's models are sharded; NULL: this process only */
+    const char *trace; /**< a file that receives a hash of the output of each operation, for `kvcull trace compare`;
+                            rank N > 0 writes to the file with ".rankN" added; NULL: no trace */
+    const char *trace_values; /**< the outputs whose values are written, too: "all" or "POSITION[:LAYER[:OPERATION]]",
+                                   with * for any number; NULL: none */
 };
 
 /** Uses of memory that the engine counts separately. */

@@ -73,21 +73,29 @@ static void made(struct kvc_ranks *ranks, uint64_t name, enum kvc_status status,
     follow_keep(ranks, name, here);
 }
 
+/* Copies a text that may be NULL. */
+static char *text_copy(struct kvc_ranks *ranks, const char *text) {
+    return text ? copy_of(ranks, text, strlen(text) + 1) : NULL;
+}
+
 /* ---- the calls: each reads the packet that the library function of the same name writes ---- */
 
 static void open_engine(struct kvc_ranks *ranks, struct kvc_packet *in) {
-    char *backend;
+    char *backend, *trace, *values;
     struct kvc_engine_options options = {.ranks = ranks};
     struct kvc_engine *engine;
     const uint64_t name = kvc_packet_get_number(in);
-    const char *text = kvc_packet_get_text(in);
-    options.backend = backend = text ? copy_of(ranks, text, strlen(text) + 1) : NULL;
+    options.backend = backend = text_copy(ranks, kvc_packet_get_text(in));
     options.threads = (int)kvc_packet_get_number(in);
     options.math = (enum kvc_math)kvc_packet_get_number(in);
+    options.trace = trace = text_copy(ranks, kvc_packet_get_text(in));
+    options.trace_values = values = text_copy(ranks, kvc_packet_get_text(in));
     struct kvc_error error;
     const enum kvc_status status = kvc_engine_open(&options, &engine, &error);
     made(ranks, name, status, engine, &error);
     free(backend);
+    free(trace);
+    free(values);
 }
 
 static void open_model(struct kvc_ranks *ranks, struct kvc_packet *in) {
@@ -108,7 +116,7 @@ static void open_session(struct kvc_ranks *ranks, struct kvc_packet *in) {
     struct kvc_session_options options;
     const void *packed = kvc_packet_get(in, sizeof options);
     const char *text = kvc_packet_get_text(in);
-    char *policy = text ? copy_of(ranks, text, strlen(text) + 1) : NULL;
+    char *policy = text_copy(ranks, text);
     struct kvc_session *session;
     struct kvc_error error;
     if (packed)

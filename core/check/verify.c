@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/engine/engine.h"
+#include "core/engine/trace.h"
 
 /* Ends a test case: frees its memory. */
 static void end_case(struct kvc_verify *v) {
@@ -113,7 +113,10 @@ static enum kvc_status check_name(const char *name, const char *what, const char
 enum kvc_status kvc_verify_inject(struct kvc_engine *engine, const char *operation, struct kvc_error *error) {
     const char *of;
     const enum kvc_status status = check_name(operation, "inject", &of, error);
-    return status == KVC_OK && of ? kvc_inject(engine->device, of, false, error) : status;
+    if (status != KVC_OK || !of)
+        return status;
+    return engine->trace ? kvc_trace_inject(engine->trace, of, kvc_inject, error)
+                         : kvc_inject(engine->device, of, false, error);
 }
 
 enum kvc_status kvc_verify_operations(const struct kvc_verify_options *options, kvc_verify_fn *row, void *user,

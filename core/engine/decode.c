@@ -9,6 +9,7 @@
 #include "core/engine/finite.h"
 #include "core/engine/participants.h"
 #include "core/engine/prepare_step.h"
+#include "core/engine/trace.h"
 #include "core/stage/stage_call.h"
 
 #define SESSIONS_MOST 65536u
@@ -124,12 +125,19 @@ static void pass_delta(const struct kvc_step *step, uint32_t layer) {
     }
 }
 
+/* Declares the rows to the engine's trace. */
+static void trace_rows(const struct kvc_step *step, uint32_t layer) {
+    struct kvc_trace *trace = step->runner->engine->trace;
+    kvc_trace_rows(trace, KVC_TRACE_LAYER, layer, &step->runner->step, step->first, step->count);
+}
+
 void kvc_step_layer(const struct kvc_step *step, uint32_t layer) {
     const bool replay = !step->runner->network; /* a replay supplies q, k and v and uses only the attention output */
-    if (!replay) {
+    if (!replay)
         pass_delta(step, layer);
+    trace_rows(step, layer);
+    if (!replay)
         project(step, layer);
-    }
     step_append(step, layer);
     select_entries(step, layer);
     step_attend(step, layer);
@@ -181,6 +189,7 @@ static enum kvc_status run_step(struct kvc_runner *runner, const struct kvc_part
                                .count = count,
                                .layer = run_layer};
     device->ops->zero(device, kvc_growable_at(&batch->causal_offset, 0), count * sizeof(uint32_t));
+    kvc_trace_sessions(runner->engine->trace, participants->session, count);
     kvc_runner_embed(runner, batch);
     (void)runner->coordinator->step(&rows);
     const enum kvc_status status = logits ? step_logits(runner, participants, logits, error) : KVC_OK;

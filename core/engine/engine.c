@@ -1,6 +1,6 @@
 /* engine.c - opens a backend and keeps the list of known policies. */
-#include "core/engine/engine.h"
 #include "core/engine/open_device.h"
+#include "core/engine/trace.h"
 #include "core/ranks/direct.h"
 
 #include <stdlib.h>
@@ -15,6 +15,8 @@ static enum kvc_status broadcast_open(const struct kvc_engine *engine, const str
         kvc_packet_put_text(packet, options->backend);
         kvc_packet_put_number(packet, (uint64_t)options->threads);
         kvc_packet_put_number(packet, options->math);
+        kvc_packet_put_text(packet, options->trace);
+        kvc_packet_put_text(packet, options->trace_values);
         kvc_call_broadcast(engine->ranks);
     }
     return kvc_call_end(engine->ranks, KVC_OK, error);

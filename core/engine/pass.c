@@ -13,6 +13,7 @@
 #include "core/engine/pipeline.h"
 #include "core/engine/prune_rows.h"
 #include "core/engine/expired.h"
+#include "core/engine/trace.h"
 #include "core/stage/stage_call.h"
 
 /* ---- a part of the rows ---- */
@@ -97,6 +98,9 @@ static void pass_observe(struct kvc_session *session, uint32_t layer, const stru
 static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
                                  uint32_t layer, const struct kvc_row_span *part, struct kvc_error *error) {
     struct kvc_projected projected = {.entries_only = false};
+    kvc_trace_sessions(part->session->engine->trace, &part->session, 1);
+    kvc_trace_rows(part->session->engine->trace, KVC_TRACE_LAYER, layer, &part->session->runner->prompt, part->row,
+                   part->rows);
     const enum kvc_status status = source->project(source->user, layer, part, &projected, error);
     if (status != KVC_OK)
         return status;

@@ -9,6 +9,7 @@
 #include "core/engine/finite.h"
 #include "core/engine/pass.h"
 #include "core/engine/prompt.h"
+#include "core/engine/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -220,6 +221,7 @@ static enum kvc_status begin_pass(struct prompt *prompt, uint32_t from, uint32_t
         kvc_pass_begin(prompt->sessions, prompt->count, prompt->passing.source, from, rows, error);
     if (status != KVC_OK)
         return status;
+    kvc_trace_sessions(runner->engine->trace, &prompt->session, 1);
     kvc_runner_embed(runner, &runner->prompt);
     return check_rows(prompt, -1, 0, prompt->session->prompt.chunk_rows, error);
 }

@@ -5,6 +5,7 @@
 
 #include "core/engine/coordinator.h"
 #include "core/engine/sharded.h"
+#include "core/engine/trace.h"
 
 static const struct kvc_span none = {NULL, 0};
 
@@ -34,6 +35,7 @@ static void scale_values(struct kvc_runner *runner, struct kvc_span x, size_t n,
 
 void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
     const struct kvc_network *network = runner->network;
+    kvc_trace_rows(runner->engine->trace, KVC_TRACE_EMBEDDING, 0, batch, 0, batch->rows);
     const struct kvc_span hidden = at(&batch->hidden, 0, 0);
     if (!kvc_network_begins(network))
         return;
@@ -136,6 +138,7 @@ static void add_projected(struct kvc_runner *runner, struct kvc_batch *batch, st
 void kvc_runner_project_queries_keys(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t l, uint32_t row,
                                      uint32_t rows) {
     const struct kvc_layer *layer = &runner->network->layer[l];
+    kvc_trace_rows(runner->engine->trace, KVC_TRACE_LAYER, l, batch, row, rows);
     norm_input(runner, batch, layer->attention_norm, layer->attention_norm_bias, row, rows);
     project_and_rotate(runner, batch, row, rows, l, false);
     project_and_rotate(runner, batch, row, rows, l, true);
@@ -275,6 +278,7 @@ void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch,
 void kvc_runner_delta(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t delta, uint32_t row, uint32_t rows,
                       const struct kvc_recurrence *segments, size_t count) {
     const struct kvc_layer *layer = &runner->network->delta_layer[delta];
+    kvc_trace_rows(runner->engine->trace, KVC_TRACE_DELTA, delta, batch, row, rows);
     norm_input(runner, batch, layer->attention_norm, layer->attention_norm_bias, row, rows);
     kvc_delta_mix(runner, layer, segments, count, rows);
     add_projected(runner, batch, layer->attention_after, row, rows);
@@ -287,6 +291,7 @@ static void compute_logits(struct kvc_runner *runner, const struct kvc_batch *ba
     const struct kvc_network *network = runner->network;
     const size_t values = (size_t)count * network->vocab;
     const struct kvc_span last = at(&runner->last, 0, 0), out = at(&runner->logits, 0, 0);
+    kvc_trace_rows(runner->engine->trace, KVC_TRACE_LOGITS, 0, batch, first, count);
     norm_rows(runner, last, at(&batch->hidden, first, network->hidden), network->final_norm, network->final_norm_bias,
               count, network->hidden);
     kvc_linear_pass(runner, out, (struct kvc_input){.x = last, .rows = count, .K = network->hidden}, network->head,

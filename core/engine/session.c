@@ -119,6 +119,7 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "session: no memory");
     made->engine = runner->engine;
+    made->number = runner->engine->sessions++;
     made->runner = runner;
     made->chunk = options->chunk                                   ? options->chunk
                   : runner->network && runner->network->part.ranks ? SHARED_CHUNK

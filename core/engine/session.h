@@ -35,6 +35,7 @@ struct kvc_session {
     uint64_t context;
     uint64_t seed;
     uint64_t expected;
+    uint32_t number; /* number of sessions that the engine opened before this one */
     bool long_rope; /* decided by the first prompt */
 
     /* history */

@@ -4,6 +4,7 @@
 
 #include "core/engine/coordinator.h"
 #include "core/engine/expired.h"
+#include "core/engine/trace.h"
 
 #include <string.h>
 
@@ -48,6 +49,7 @@ struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
                               .session = session,
                               .layer = layer};
     number_lists(session, &stage.info);
+    kvc_trace_list(session->engine->trace, session, layer);
     return stage;
 }
 
