@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/base/bytes_hash.h"
 #include "core/base/canon.h"
@@ -184,6 +185,9 @@ static bool parse_values(const char *text, struct kvc_trace_values *values) {
 /* Returns false for a file whose contents are not a trace: a mistaken name must not destroy them. */
 static bool may_replace(const char *path) {
     char line[sizeof HEADING] = "";
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode))
+        return true;
     FILE *file = fopen(path, "re");
     if (!file)
         return true;

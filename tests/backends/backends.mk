@@ -17,7 +17,9 @@ check_PROGRAMS += \
 
 if HAVE_OPENCL
 check_PROGRAMS += tests/backends/test_opencl tests/backends/test_opencl_arithmetic
-SHELL_TESTS += tests/backends/test_opencl_methods.sh tests/backends/test_opencl_runs.sh
+SHELL_TESTS += tests/backends/test_opencl_methods.sh tests/backends/test_opencl_runs.sh \
+	tests/backends/test_opencl_trace.sh
 endif
-EXTRA_DIST += tests/backends/test_opencl_methods.sh tests/backends/test_opencl_runs.sh tests/backends/opencl.supp \
+EXTRA_DIST += tests/backends/test_opencl_methods.sh tests/backends/test_opencl_runs.sh \
+	tests/backends/test_opencl_trace.sh tests/backends/opencl.supp \
 	tests/devices/device.sh tests/devices/intel.txt tests/oclgrind/run.sh tests/oclgrind/host_writes.c

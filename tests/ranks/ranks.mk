@@ -11,7 +11,8 @@ RANKS_TESTS = \
 	tests/ranks/test_ranks.sh \
 	tests/ranks/test_serve.sh \
 	tests/ranks/test_slurm.sh \
-	tests/ranks/test_stopped.sh
+	tests/ranks/test_stopped.sh \
+	tests/ranks/test_trace.sh
 SHELL_TESTS += $(RANKS_TESTS)
 EXTRA_DIST += tests/ranks/lib.sh tests/ranks/mapped_pages.c tests/ranks/mpi.supp $(RANKS_TESTS)
 check_PROGRAMS += tests/ranks/test_split
