@@ -15,7 +15,7 @@ struct kvc_engine {
     size_t policy_count;
     kvc_interrupt_fn *interrupt; /* NULL: none */
     void *interrupt_user;
-    struct kvc_log log; /* referenced by the device */
+    struct kvc_log log;      /* referenced by the device */
     struct kvc_trace *trace; /* NULL: none; the device's table owns it */
     uint32_t sessions;       /* number of sessions opened so far */
 };
