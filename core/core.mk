@@ -44,6 +44,7 @@ libkvc_la_SOURCES += \
 	core/engine/sharded.c \
 	core/engine/trace.c \
 	core/engine/trace_outputs.c \
+	core/engine/trace_write.c \
 	core/engine/extra_slots.c
 
 # Sessions: their state, prompts (prompt.c, pass.c), decode steps (decode.c), evictions (evict.c).

@@ -1,5 +1,5 @@
-/* trace_write.h - the state of a trace, and the functions that write lines of outputs; shared by trace.c and
- * trace_outputs.c. */
+/* trace_write.h - the state of a trace, and the functions that write its lines; shared by trace.c, trace_outputs.c and
+ * trace_write.c. */
 #ifndef KVC_CORE_ENGINE_TRACE_WRITE_H
 #define KVC_CORE_ENGINE_TRACE_WRITE_H
 
@@ -79,6 +79,9 @@ struct kvc_trace_name {
 /* Writes a line: the hash of n values of a row and head, which are in host memory. `head` UINT32_MAX: no head. */
 void kvc_trace_line(struct kvc_trace *trace, struct kvc_trace_name name, struct kvc_trace_row row, uint32_t head,
                     const void *values, size_t n);
+/* Returns `array` with room for n elements of `size` bytes. Returns NULL, and leaves the array as it is, if out of
+ * memory. */
+void *kvc_trace_grow(struct kvc_trace *trace, void *array, size_t *capacity, size_t n, size_t size);
 /* Copies bytes of a buffer to the host. The memory is valid until the operation's lines are written. Returns NULL after
  * a failure, which the trace keeps. */
 void *kvc_trace_fetch(struct kvc_trace *trace, struct kvc_span from, size_t bytes);
