@@ -73,8 +73,10 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         return kvc_fail(error, KVC_RESOURCE, "engine: no memory for the list of policies");
     }
     memcpy(made->policies, kvc_policy_list, (made->policy_count + 1) * sizeof *made->policies);
-    const enum kvc_status status =
+    enum kvc_status status =
         kvc_open_device(options->backend ? options->backend : "cpu", options, &made->device, error);
+    if (status == KVC_OK && options->trace)
+        status = kvc_trace_open(made, options, options->ranks ? options->ranks->link->rank : 0, error);
     if (status != KVC_OK) {
         kvc_engine_close(made);
         return status;

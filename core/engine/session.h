@@ -36,7 +36,7 @@ struct kvc_session {
     uint64_t seed;
     uint64_t expected;
     uint32_t number; /* number of sessions that the engine opened before this one */
-    bool long_rope; /* decided by the first prompt */
+    bool long_rope;  /* decided by the first prompt */
 
     /* history */
     uint64_t tokens; /* number of tokens before the current prompt or step */
