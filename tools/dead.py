@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""dead.py - lists functions and data of the product that only tests use or nobody uses, and options that nothing reads.
+"""dead.py - lists functions, macros and options of the product that only tests use or that nothing uses.
 
     python3 tools/dead.py BUILD SOURCE
 
-Functions: the relocations of the objects of libkvcull and of the program, followed from main and from the public
-functions. An object that is reached uses everything that its static functions use. A name in a source that this build
-does not compile (another instruction set, CUDA, NCCL) counts as used. Inline functions and macros of headers, and
-options: a name that occurs at its definition alone. Prints one line for each; the exit status is 1 if there are any.
+Functions and data: the relocations of the objects of libkvcull and of the program, followed from main and from the
+public functions. Where the program reaches one function of an object, it reaches all that the object's static functions
+use, because calls of these have no relocation. A function that a source for another library or processor names counts
+as used. Macros, inline functions and enumerators: names that occur once, and that no macro composes. Options of the
+program, of methods and of requests: those whose value nothing reads. Prints one line for each; the exit status is 1 if
+there are any.
 """
 import os
 import re
@@ -14,10 +16,11 @@ import struct
 import subprocess
 import sys
 
-PRODUCT = ("core", "ranks", "backends", "models", "policies", "cli", "eval", "serve", "include")
-# Sources that builds without their library, or for another processor, leave out.
-TESTS = ("tests", "bench", "examples")
-ELSEWHERE = re.compile(r"^core/base/assert|^backends/cuda/|^ranks/(nccl|mpi|watch)|neon|\.cu$|^backends/kernels/")
+PRODUCT = ("core", "ranks", "backends", "models", "policies", "cli", "eval", "serve", "bench", "include")
+TESTS = ("tests", "examples")
+SYSTEM = {"CL_TARGET_OPENCL_VERSION"}  # macros that headers of the system read
+# What belongs to CUDA, to kernels, to another processor's vectors or to a build with assertions.
+ELSEWHERE = re.compile(r"^core/base/assert|^backends/(cuda|kernels)/|/lanes/|\.cu$")
 FUNCTION, OBJECT, SECTION = 2, 1, 3
 
 
@@ -102,8 +105,17 @@ def without_comments(text):
     return re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.S)
 
 
+def compiled(build):
+    """The sources that the build has an object of, without .c."""
+    there = set()
+    for folder, _, files in os.walk(build):
+        folder = os.path.relpath(folder, build).replace("/.libs", "")
+        there.update(f"{folder}/{re.sub(r'^.*_la-', '', file)[:-2]}" for file in files if file.endswith(".o"))
+    return there
+
+
 def user(name, tested):
-    return "only tests and benchmarks use it" if name in tested else "nobody uses it"
+    return "only tests use it" if name in tested else "nobody uses it"
 
 
 def functions(build, elsewhere, tested):
@@ -128,8 +140,8 @@ def definitions(texts, counts, tested):
     for file, text in texts.items():
         for kind, pattern in kinds:
             for name in re.findall(pattern, text, re.M):
-                if counts[name] == 1 and not name.endswith("_H") and not file.startswith("include/") and \
-                        not name.startswith(composed) and not name.endswith(composed):
+                if counts[name] == 1 and name not in SYSTEM and not name.startswith(composed) and \
+                        not name.endswith(("_H", *composed)) and not file.startswith("include/"):
                     yield f"{kind} {name} ({file}): {user(name, tested)}"
 
 
@@ -137,18 +149,25 @@ def options(texts):
     """Options of the program, of methods and of requests whose value nothing reads."""
     row = re.compile(r"\{(?:\.kind = )?CLI_[A-Z0-9]+,[^{}]*\}")
     read = {member for text in texts.values() for member in re.findall(r"(?:\.|->)(\w+)", row.sub("", text))}
+    values = {name for text in texts.values() for name in re.findall(r'kvc_value_\w+\([^;]*?"(\w+)"', text)}
     for file, text in texts.items():
         targets = [target for one in row.findall(text) for target in re.findall(r"&[\w.>-]*\b(\w+)", one)]
         targets += re.findall(r"\bAT\((\w+)\)", text) + re.findall(r"\boffsetof\(struct \w+, (\w+)\)", text)
+        plain = re.sub(r"\b(AT|offsetof)\([^()]*\)", "", row.sub("", text))
         for member in targets:
-            if member not in read and not re.search(rf"\b{member}\b", row.sub("", re.sub(rf"\w+ \*?{member}(\[.*?\])?;", "", text))):
-                yield f"option of {member} ({file}): nothing reads it"
+            rest = re.sub(rf"\w+ \*?{member}(\[.*?\])?;", "", plain)  # without its declaration
+            if member not in read and not re.search(rf"\b{member}\b", rest):
+                yield f"option {member} ({file}): nothing reads it"
+        for name in re.findall(r'^ *(?:#define .*)?\{"(\w+)", *KVC_OPTION_', text, re.M):
+            if name not in values and len(re.findall(rf'"{name}"', text)) < 2:  # its row, and a name in a variable
+                yield f"option {name} ({file}): nothing reads it"
 
 
 def main():
     build, source = sys.argv[1:]
-    found = subprocess.run(["find", *PRODUCT, *TESTS, "-type", "f"], cwd=source, capture_output=True, text=True, check=True)
-    texts, counts, tested, elsewhere = {}, {}, set(), set()
+    found = subprocess.run(["find", *PRODUCT, *TESTS, "-type", "f"], cwd=source, stdout=subprocess.PIPE, text=True,
+                           check=True)
+    texts, counts, tested, elsewhere, there = {}, {}, set(), set(), compiled(build)
     for file in found.stdout.split():
         if not re.search(r"\.(c|h|inc|def|cu|cc)$", file):
             continue
@@ -159,7 +178,7 @@ def main():
             tested.update(words)
             continue
         texts[file] = text
-        if ELSEWHERE.search(file):
+        if ELSEWHERE.search(file) or (file.endswith(".c") and file[:-2] not in there):
             elsewhere.update(words)
         for word in words:
             counts[word] = counts.get(word, 0) + 1

@@ -3,6 +3,7 @@ BUILD_TESTS = \
 	tests/build/test_abi.sh \
 	tests/build/test_calls.sh \
 	tests/build/test_cmake.sh \
+	tests/build/test_dead.sh \
 	tests/build/test_dev.sh \
 	tests/build/test_docs.sh \
 	tests/build/test_format.sh \
