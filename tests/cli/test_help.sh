@@ -12,7 +12,7 @@ ok help
 ok help run
 has 'Usage: kvcull run'
 commands=$(kv --help | sed -n '/^Commands:$/,/^$/s/^  \([a-z]*\) .*/\1/p')
-that 'fourteen commands' [ "$(echo "$commands" | wc -l)" = 14 ]
+that 'fifteen commands' [ "$(echo "$commands" | wc -l)" = 15 ]
 for command in $commands; do
     ok "$command" --help
     has "Usage: kvcull $command"
