@@ -40,24 +40,26 @@ INLINE size_t piece_end(const struct rows_job *job, size_t task) {
 
 /* ---- embed ---- */
 
-#define EMBED(a, NAME, name, gguf, elements, ...)                                                                      \
-    static void embed_##name(float *to, const unsigned char *from, size_t n) {                                         \
-        const size_t whole = n / KVC_LANES * KVC_LANES;                                                                \
-        const unsigned char *group = from;                                                                             \
-        for (size_t k = 0; k < whole; k += GROUP, group += group_bytes_##name) {                                       \
-            const int parts = (int)((kvc_min_u64(whole - k, GROUP)) / KVC_LANES);                                      \
-            struct scales scales;                                                                                      \
-            prepare_##name(&scales, group, parts);                                                                     \
-            for (int p = 0; p < parts; p++) {                                                                          \
-                vf w[LANE_VECTORS];                                                                                    \
-                dequantize_##name(w, group, p, &scales);                                                               \
-                for (unsigned v = 0; v < LANE_VECTORS; v++)                                                            \
-                    vf_store(to + k + (size_t)p * KVC_LANES + v * LANES, w[v]);                                        \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (size_t k = whole; (elements) % KVC_LANES && k < n; k++)                                                   \
-            to[k] = dequantize_one_##name(from, k);                                                                    \
+/* Dequantizes a row of n weights. */
+INLINE void embed_as(const enum kvc_type type, float *to, const unsigned char *from, size_t n) {
+    const size_t whole = n / KVC_LANES * KVC_LANES;
+    const unsigned char *group = from;
+    for (size_t k = 0; k < whole; k += GROUP, group += group_bytes(type)) {
+        const int parts = (int)((kvc_min_u64(whole - k, GROUP)) / KVC_LANES);
+        struct scales scales;
+        prepare(type, &scales, group, parts);
+        for (int p = 0; p < parts; p++) {
+            vf w[LANE_VECTORS];
+            dequantize(type, w, group, p, &scales);
+            for (unsigned v = 0; v < LANE_VECTORS; v++)
+                vf_store(to + k + (size_t)p * KVC_LANES + v * LANES, w[v]);
+        }
     }
+    for (size_t k = whole; block_elements(type) % KVC_LANES && k < n; k++)
+        to[k] = dequantize_one(type, from, k);
+}
+#define EMBED(a, NAME, name, ...)                                                                                      \
+    static void embed_##name(float *to, const unsigned char *from, size_t n) { embed_as(KVC_##NAME, to, from, n); }
 KVC_ALL_WEIGHT_TYPES(EMBED, )
 
 static void embed_row(const struct kvc_weight *table, size_t row, float *to) {

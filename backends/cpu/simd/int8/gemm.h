@@ -54,44 +54,49 @@ INLINE void prefetch_lines(const unsigned char *bytes, size_t count) {
 
 /* Packs 256 weights of each of eight outputs, fewer at the end of a row. The first of these outputs is output `place`
  * of the panel. Also prefetches the weights `ahead` bytes after them. */
-#define PACK(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                            \
+INLINE void pack(const enum kvc_type type, kvc_u32 *to, const unsigned char *const *row, size_t ahead, size_t groups,
+                 size_t group, int parts, size_t place) {
+    const int pieces = 32 / piece_width(type), words = CODE_WORDS(is_wide(type) ? KIND_WIDE : KIND_START_32);
+    const size_t block = (size_t)(words + pieces * (1 + has_minimum(type))) * TILE_OUTPUTS;
+    const size_t bytes = (size_t)group_bytes(type);
+    struct unpacked u[8];
+    __m256i x[8];
+    to += group * block + place;
+    for (int i = 0; i < 8; i++) {
+        prefetch_lines(row[i] + ahead + group * bytes, bytes);
+        if (parts == 8)
+            unpack(type, &u[i], row[i] + group * bytes, 8);
+        else
+            unpack(type, &u[i], row[i] + group * bytes, parts);
+    }
+    for (int b = 0; b < parts; b++) {
+        kvc_u32 *code = to + (size_t)b * groups * block;
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            x[i] = is_wide(type) ? sign_extended_half(u[i].quant[b], 0) : code_of(u[i].quant[b], is_signed(type));
+        store_transposed(code, x, TILE_OUTPUTS, 8);
+        if (!is_wide(type))
+            continue;
+        UNROLL
+        for (int i = 0; i < 8; i++)
+            x[i] = sign_extended_half(u[i].quant[b], 1);
+        store_transposed(code + (size_t)8 * TILE_OUTPUTS, x, TILE_OUTPUTS, 8);
+    }
+    for (int s = 0; s < pieces; s++) {
+        kvc_u32 *scale = to + (size_t)(words + s) * TILE_OUTPUTS;
+        for (int i = 0; i < 8; i++)
+            x[i] = _mm256_castps_si256(u[i].scale[s]);
+        store_transposed(scale, x, groups * block, parts);
+        for (int i = 0; has_minimum(type) && i < 8; i++)
+            x[i] = _mm256_castps_si256(negative(u[i].minimum[s]));
+        if (has_minimum(type))
+            store_transposed(scale + pieces * TILE_OUTPUTS, x, groups * block, parts);
+    }
+}
+#define PACK(a, NAME, name, ...)                                                                                       \
     static void pack_##name(kvc_u32 *to, const unsigned char *const *row, size_t ahead, size_t groups, size_t group,   \
                             int parts, size_t place) {                                                                 \
-        const int pieces = 32 / KVC_INT8_WIDTH_##NAME, words = CODE_WORDS(WIDE(name) ? KIND_WIDE : KIND_START_32);     \
-        const size_t block = (size_t)(words + pieces * (1 + KVC_INT8_HAS_MIN_##NAME)) * TILE_OUTPUTS;                  \
-        struct unpacked u[8];                                                                                          \
-        __m256i x[8];                                                                                                  \
-        to += group * block + place;                                                                                   \
-        for (int i = 0; i < 8; i++) {                                                                                  \
-            prefetch_lines(row[i] + ahead + group * (256 / (elements) * (bytes)), 256 / (elements) * (bytes));         \
-            if (parts == 8)                                                                                            \
-                unpack_##name(&u[i], row[i] + group * (256 / (elements) * (bytes)), 8);                                \
-            else                                                                                                       \
-                unpack_##name(&u[i], row[i] + group * (256 / (elements) * (bytes)), parts);                            \
-        }                                                                                                              \
-        for (int b = 0; b < parts; b++) {                                                                              \
-            kvc_u32 *code = to + (size_t)b * groups * block;                                                           \
-            UNROLL                                                                                                     \
-            for (int i = 0; i < 8; i++)                                                                                \
-                x[i] = WIDE(name) ? sign_extended_half(u[i].quant[b], 0) : code_of(u[i].quant[b], SIGNED_##name);      \
-            store_transposed(code, x, TILE_OUTPUTS, 8);                                                                \
-            if (!WIDE(name))                                                                                           \
-                continue;                                                                                              \
-            UNROLL                                                                                                     \
-            for (int i = 0; i < 8; i++)                                                                                \
-                x[i] = sign_extended_half(u[i].quant[b], 1);                                                           \
-            store_transposed(code + (size_t)8 * TILE_OUTPUTS, x, TILE_OUTPUTS, 8);                                     \
-        }                                                                                                              \
-        for (int s = 0; s < pieces; s++) {                                                                             \
-            kvc_u32 *scale = to + (size_t)(words + s) * TILE_OUTPUTS;                                                  \
-            for (int i = 0; i < 8; i++)                                                                                \
-                x[i] = _mm256_castps_si256(u[i].scale[s]);                                                             \
-            store_transposed(scale, x, groups *block, parts);                                                          \
-            for (int i = 0; KVC_INT8_HAS_MIN_##NAME && i < 8; i++)                                                     \
-                x[i] = _mm256_castps_si256(negative(u[i].minimum[s]));                                                 \
-            if (KVC_INT8_HAS_MIN_##NAME)                                                                               \
-                store_transposed(scale + pieces * TILE_OUTPUTS, x, groups * block, parts);                             \
-        }                                                                                                              \
+        pack(KVC_##NAME, to, row, ahead, groups, group, parts, place);                                                 \
     }
 KVC_BLOCK_TYPES(PACK, )
 
@@ -216,34 +221,34 @@ INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row,
     }
 }
 
+/* `rows` is a constant. */
+INLINE void tile_of_kind(const struct kvc_int8_call *call, const kvc_u32 *p, size_t row, size_t n0, const int rows) {
+    switch (kind_of[call->type]) {
+    case KIND_MINIMUM_32:
+        tile(call, p, row, n0, rows, KIND_MINIMUM_32);
+        break;
+    case KIND_START_16:
+        tile(call, p, row, n0, rows, KIND_START_16);
+        break;
+    case KIND_MINIMUM_16:
+        tile(call, p, row, n0, rows, KIND_MINIMUM_16);
+        break;
+#if PAIRS
+    case KIND_HALVES:
+        tile(call, p, row, n0, rows, KIND_HALVES);
+        break;
+    case KIND_WIDE:
+        tile(call, p, row, n0, rows, KIND_WIDE);
+        break;
+#endif
+    default:
+        tile(call, p, row, n0, rows, KIND_START_32);
+    }
+}
 #define TILE(n)                                                                                                        \
     static void tile_##n(const struct kvc_int8_call *call, const kvc_u32 *p, size_t row, size_t n0) {                  \
-        switch (kind_of[call->type]) {                                                                                 \
-        case KIND_MINIMUM_32:                                                                                          \
-            tile(call, p, row, n0, n, KIND_MINIMUM_32);                                                                \
-            break;                                                                                                     \
-        case KIND_START_16:                                                                                            \
-            tile(call, p, row, n0, n, KIND_START_16);                                                                  \
-            break;                                                                                                     \
-        case KIND_MINIMUM_16:                                                                                          \
-            tile(call, p, row, n0, n, KIND_MINIMUM_16);                                                                \
-            break;                                                                                                     \
-            PAIRS_KINDS(n)                                                                                             \
-        default:                                                                                                       \
-            tile(call, p, row, n0, n, KIND_START_32);                                                                  \
-        }                                                                                                              \
+        tile_of_kind(call, p, row, n0, n);                                                                             \
     }
-#if PAIRS
-#define PAIRS_KINDS(n)                                                                                                 \
-    case KIND_HALVES:                                                                                                  \
-        tile(call, p, row, n0, n, KIND_HALVES);                                                                        \
-        break;                                                                                                         \
-    case KIND_WIDE:                                                                                                    \
-        tile(call, p, row, n0, n, KIND_WIDE);                                                                          \
-        break;
-#else
-#define PAIRS_KINDS(n)
-#endif
 TILE_EVERY(TILE)
 #define TILE_NAME(n) [n] = tile_##n,
 static void (*const tile_of[TILE_ROWS + 1])(const struct kvc_int8_call *, const kvc_u32 *, size_t,

@@ -17,10 +17,12 @@ INLINE __m256i dot_unsigned(__m256i w, __m256i q) {
     return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, q);
 #endif
 }
-/* dot_signed does the same for signed quants of -128 .. 127. SMALL_BATCH_OFFSET is the amount by which the multiplied
+/* dot_signed does the same for signed quants of -128 .. 127. multiplied_offset is the amount by which the multiplied
  * codes exceed the quants. Without VNNI, pairs of products are added in 16 bits with saturation. No pair saturates,
  * because a product is at most 128 * 127 and two of them are at most 32512. */
-#define SMALL_BATCH_OFFSET(is_signed, offset) (!(is_signed) ? (offset) : PAIRS ? 0 : 128)
+INLINE int multiplied_offset(const enum kvc_type type) {
+    return !is_signed(type) ? code_offset(type) : PAIRS ? 0 : 128;
+}
 INLINE __m256i dot_signed(__m256i w, __m256i q) {
 #if PAIRS
     return dot_unsigned(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
@@ -57,23 +59,24 @@ INLINE __m256 take(__m256 m, const float *scaled, __m256 lane) {
     return _mm256_fnmadd_ps(m, _mm256_load_ps(scaled), lane);
 }
 
-/* Multiplies one group of an output's weights by one row's activations. All arguments after the third are constants. */
-INLINE __m256 add_group(const struct unpacked *u, const struct kvc_int8_group *x, __m256 lane, int is_signed,
-                        int offset, int width, int has_minimum) {
+/* Multiplies one group of an output's weights by one row's activations. */
+INLINE __m256 add_group(const enum kvc_type type, const struct unpacked *u, const struct kvc_int8_group *x,
+                        __m256 lane) {
+    const int offset = multiplied_offset(type);
     const __m256 scale = _mm256_load_ps(x->scale);
     __m256i part[8], first, second;
     UNROLL
     for (int i = 0; i < 8; i++) {
         const __m256i q = _mm256_load_si256((const __m256i *)(const void *)(x->quant + 32 * i));
-        part[i] = is_signed ? dot_signed(u->quant[i], q) : dot_unsigned(u->quant[i], q);
+        part[i] = is_signed(type) ? dot_signed(u->quant[i], q) : dot_unsigned(u->quant[i], q);
     }
     reduce(part, &first, &second);
-    if (width == 32) {
+    if (piece_width(type) == 32) {
         __m256i sum = _mm256_add_epi32(first, second);
         if (offset)
             sum = _mm256_sub_epi32(sum, _mm256_mullo_epi32(load_sums(x->sum), _mm256_set1_epi32(offset)));
         lane = add_sums(u->scale[0], scale, sum, lane);
-        return has_minimum ? take(u->minimum[0], x->scaled, lane) : lane;
+        return has_minimum(type) ? take(u->minimum[0], x->scaled, lane) : lane;
     }
     if (offset) {
         const __m256i by = _mm256_set1_epi32(offset);
@@ -81,10 +84,10 @@ INLINE __m256 add_group(const struct unpacked *u, const struct kvc_int8_group *x
         second = _mm256_sub_epi32(second, _mm256_mullo_epi32(load_sums(x->half[1]), by));
     }
     lane = add_sums(u->scale[0], scale, first, lane);
-    if (has_minimum)
+    if (has_minimum(type))
         lane = take(u->minimum[0], x->half_scaled[0], lane);
     lane = add_sums(u->scale[1], scale, second, lane);
-    return has_minimum ? take(u->minimum[1], x->half_scaled[1], lane) : lane;
+    return has_minimum(type) ? take(u->minimum[1], x->half_scaled[1], lane) : lane;
 }
 
 INLINE float sum_lanes8(__m256 lane) {
@@ -98,48 +101,42 @@ INLINE __m256 first_lanes(int parts) {
     return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(parts), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)));
 }
 
-#define FEW(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                             \
-    INLINE void small_batch_of_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last,         \
-                                      int R) {                                                                         \
-        const size_t whole = call->K / 256, groups = (call->K + 255) / 256, step = 256 / (elements) * (bytes);         \
-        const int rest = (int)(call->K % 256 / 32);                                                                    \
-        const unsigned char *w = call->w + first * call->row_bytes;                                                    \
-        for (size_t n = first; n < last; n++, w += call->row_bytes) {                                                  \
-            const struct kvc_int8_group *x = call->group + row * groups;                                               \
-            const unsigned char *g = w;                                                                                \
-            struct unpacked u;                                                                                         \
-            __m256 lane[4];                                                                                            \
-            UNROLL                                                                                                     \
-            for (int r = 0; r < R; r++)                                                                                \
-                lane[r] = _mm256_setzero_ps();                                                                         \
-            for (size_t i = 0; i < whole; i++, g += step, x++) {                                                       \
-                UNROLL                                                                                                 \
-                for (size_t line = 0; line < step; line += 64)                                                         \
-                    _mm_prefetch((const char *)g + AHEAD + line, _MM_HINT_T0);                                         \
-                unpack_##name(&u, g, 8);                                                                               \
-                UNROLL                                                                                                 \
-                for (int r = 0; r < R; r++)                                                                            \
-                    lane[r] = add_group(&u, x + (size_t)r * groups, lane[r], SIGNED_##name,                            \
-                                        SMALL_BATCH_OFFSET(SIGNED_##name, OFFSET_##name), KVC_INT8_WIDTH_##NAME,       \
-                                        KVC_INT8_HAS_MIN_##NAME);                                                      \
-            }                                                                                                          \
-            if (rest) {                                                                                                \
-                unpack_##name(&u, g, rest);                                                                            \
-                UNROLL                                                                                                 \
-                for (int r = 0; r < R; r++)                                                                            \
-                    lane[r] = _mm256_blendv_ps(lane[r],                                                                \
-                                               add_group(&u, x + (size_t)r * groups, lane[r], SIGNED_##name,           \
-                                                         SMALL_BATCH_OFFSET(SIGNED_##name, OFFSET_##name),             \
-                                                         KVC_INT8_WIDTH_##NAME, KVC_INT8_HAS_MIN_##NAME),              \
-                                               first_lanes(rest));                                                     \
-            }                                                                                                          \
-            UNROLL                                                                                                     \
-            for (int r = 0; r < R; r++) {                                                                              \
-                const float sum = sum_lanes8(lane[r]);                                                                 \
-                call->y[(row + (size_t)r) * call->N + n] = call->bias ? sum + call->bias[n] : sum;                     \
-            }                                                                                                          \
-        }                                                                                                              \
+/* Computes R rows from `row` on. R is a constant. */
+INLINE void small_batch(const enum kvc_type type, const struct kvc_int8_call *call, size_t row, size_t first,
+                        size_t last, const int R) {
+    const size_t whole = call->K / 256, groups = (call->K + 255) / 256, step = (size_t)group_bytes(type);
+    const int rest = (int)(call->K % 256 / 32);
+    const unsigned char *w = call->w + first * call->row_bytes;
+    for (size_t n = first; n < last; n++, w += call->row_bytes) {
+        const struct kvc_int8_group *x = call->group + row * groups;
+        const unsigned char *g = w;
+        struct unpacked u;
+        __m256 lane[4];
+        UNROLL
+        for (int r = 0; r < R; r++)
+            lane[r] = _mm256_setzero_ps();
+        for (size_t i = 0; i < whole; i++, g += step, x++) {
+            UNROLL
+            for (size_t line = 0; line < step; line += 64)
+                _mm_prefetch((const char *)g + AHEAD + line, _MM_HINT_T0);
+            unpack(type, &u, g, 8);
+            UNROLL
+            for (int r = 0; r < R; r++)
+                lane[r] = add_group(type, &u, x + (size_t)r * groups, lane[r]);
+        }
+        if (rest) {
+            unpack(type, &u, g, rest);
+            UNROLL
+            for (int r = 0; r < R; r++)
+                lane[r] =
+                    _mm256_blendv_ps(lane[r], add_group(type, &u, x + (size_t)r * groups, lane[r]), first_lanes(rest));
+        }
+        UNROLL
+        for (int r = 0; r < R; r++) {
+            const float sum = sum_lanes8(lane[r]);
+            call->y[(row + (size_t)r) * call->N + n] = call->bias ? sum + call->bias[n] : sum;
+        }
     }
-KVC_BLOCK_TYPES(FEW, )
+}
 
 #endif

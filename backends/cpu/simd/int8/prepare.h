@@ -29,6 +29,7 @@
 #define KIND_MINIMUM(kind) ((kind) == KIND_MINIMUM_32 || (kind) == KIND_MINIMUM_16 || (kind) == KIND_HALVES)
 
 #define WIDE(name) (PAIRS && SIGNED_##name)
+INLINE bool is_wide(const enum kvc_type type) { return PAIRS && is_signed(type); }
 #define HALVES(NAME, name) (PAIRS && KVC_INT8_HAS_MIN_##NAME && 127 * MOST_##name * (KVC_INT8_WIDTH_##NAME / 2) > 32767)
 
 #if PAIRS

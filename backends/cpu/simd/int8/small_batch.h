@@ -12,13 +12,13 @@
 
 #define SMALL_BATCH_ROWS(a, NAME, name, ...)                                                                           \
     static void small_batch_1_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last) {        \
-        small_batch_of_##name(call, row, first, last, 1);                                                              \
+        small_batch(KVC_##NAME, call, row, first, last, 1);                                                            \
     }                                                                                                                  \
     static void small_batch_2_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last) {        \
-        small_batch_of_##name(call, row, first, last, 2);                                                              \
+        small_batch(KVC_##NAME, call, row, first, last, 2);                                                            \
     }                                                                                                                  \
     static void small_batch_4_##name(const struct kvc_int8_call *call, size_t row, size_t first, size_t last) {        \
-        small_batch_of_##name(call, row, first, last, 4);                                                              \
+        small_batch(KVC_##NAME, call, row, first, last, 4);                                                            \
     }
 KVC_BLOCK_TYPES(SMALL_BATCH_ROWS, )
 

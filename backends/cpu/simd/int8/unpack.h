@@ -8,6 +8,7 @@
 
 #include "core/base/weight_blocks.h"
 #include "backends/cpu/simd/int8/parameters.h"
+#include "backends/cpu/simd/int8/types.h"
 #include "backends/cpu/simd/lanes/unroll.h"
 
 struct unpacked {
@@ -115,16 +116,6 @@ INLINE __m128i odds(__m128i x) {
 
 /* ---- blocks of 32 ---- */
 
-#define UNPACK_BLOCKS(name, bytes, scales, minimums, one)                                                              \
-    INLINE void unpack_##name(struct unpacked *u, const unsigned char *g, int parts) {                                 \
-        UNROLL                                                                                                         \
-        for (int i = 0; i < 8; i++) {                                                                                  \
-            const unsigned char *b = g + (i < parts ? i : 0) * (bytes);                                                \
-            u->quant[i] = one;                                                                                         \
-        }                                                                                                              \
-        u->scale[0] = scales;                                                                                          \
-        u->minimum[0] = minimums;                                                                                      \
-    }
 /* Computes kvc_power_half of eight exponents. */
 INLINE __m256 powers(const unsigned char *g, int parts) {
     kvc_u64 bytes = 0;
@@ -136,14 +127,34 @@ INLINE __m256 powers(const unsigned char *g, int parts) {
     const __m256i denormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
     return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, denormal, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
 }
-UNPACK_BLOCKS(q8_0, 34, halves(g, 34, parts), _mm256_setzero_ps(), load32(b + 2))
-UNPACK_BLOCKS(q4_0, 18, halves(g, 18, parts), _mm256_setzero_ps(), nibbles(b + 2))
-UNPACK_BLOCKS(q5_0, 22, halves(g, 22, parts), _mm256_setzero_ps(), _mm256_or_si256(nibbles(b + 6), fifth_bits(b + 2)))
-UNPACK_BLOCKS(q4_1, 20, halves(g, 20, parts), negative(halves(g + 2, 20, parts)), nibbles(b + 4))
-UNPACK_BLOCKS(q5_1, 24, halves(g, 24, parts), negative(halves(g + 2, 24, parts)),
-              _mm256_or_si256(nibbles(b + 8), fifth_bits(b + 4)))
-UNPACK_BLOCKS(iq4_nl, 18, halves(g, 18, parts), _mm256_setzero_ps(), from_table(nibbles(b + 2), iq4_values))
-UNPACK_BLOCKS(mxfp4, 17, powers(g, parts), _mm256_setzero_ps(), from_table(nibbles(b + 1), e2m1_codes))
+/* Unpacks the quants of one block. */
+INLINE __m256i unpack_block(const enum kvc_type type, const unsigned char *b) {
+    switch ((int)type) {
+    case KVC_Q8_0:
+        return load32(b + 2);
+    case KVC_Q4_0:
+        return nibbles(b + 2);
+    case KVC_Q5_0:
+        return _mm256_or_si256(nibbles(b + 6), fifth_bits(b + 2));
+    case KVC_Q4_1:
+        return nibbles(b + 4);
+    case KVC_Q5_1:
+        return _mm256_or_si256(nibbles(b + 8), fifth_bits(b + 4));
+    case KVC_IQ4_NL:
+        return from_table(nibbles(b + 2), iq4_values);
+    default: /* KVC_MXFP4 */
+        return from_table(nibbles(b + 1), e2m1_codes);
+    }
+}
+/* Beyond the end of a row, the first block is repeated. */
+INLINE void unpack_blocks(const enum kvc_type type, struct unpacked *u, const unsigned char *g, int parts) {
+    const int bytes = group_bytes(type) / 8;
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        u->quant[i] = unpack_block(type, g + (i < parts ? i : 0) * bytes);
+    u->scale[0] = type == KVC_MXFP4 ? powers(g, parts) : halves(g, (size_t)bytes, parts);
+    u->minimum[0] = has_minimum(type) ? negative(halves(g + 2, (size_t)bytes, parts)) : _mm256_setzero_ps();
+}
 
 /* ---- blocks of 256 ---- */
 
@@ -160,8 +171,7 @@ INLINE void unpack_six_bits(struct unpacked *u, const unsigned char *g) {
     u->scale[0] = times_bytes(half_of(g), _mm_cvtsi64_si128((long long)scale));
     u->minimum[0] = times_bytes(half_of(g + 2), _mm_cvtsi64_si128((long long)minimum));
 }
-INLINE void unpack_q4_k(struct unpacked *u, const unsigned char *g, int parts) {
-    (void)parts;
+INLINE void unpack_q4_k(struct unpacked *u, const unsigned char *g) {
     UNROLL
     for (int j = 0; j < 4; j++) {
         const __m256i x = load32(g + 16 + 32 * j);
@@ -170,9 +180,8 @@ INLINE void unpack_q4_k(struct unpacked *u, const unsigned char *g, int parts) {
     }
     unpack_six_bits(u, g);
 }
-INLINE void unpack_q5_k(struct unpacked *u, const unsigned char *g, int parts) {
+INLINE void unpack_q5_k(struct unpacked *u, const unsigned char *g) {
     const __m256i high = load32(g + 16), sixteen = _mm256_set1_epi8(16);
-    (void)parts;
     UNROLL
     for (int j = 0; j < 4; j++) {
         const __m256i x = load32(g + 48 + 32 * j);
@@ -183,10 +192,9 @@ INLINE void unpack_q5_k(struct unpacked *u, const unsigned char *g, int parts) {
     }
     unpack_six_bits(u, g);
 }
-INLINE void unpack_q6_k(struct unpacked *u, const unsigned char *g, int parts) {
+INLINE void unpack_q6_k(struct unpacked *u, const unsigned char *g) {
     const __m256 d = half_of(g + 208);
     const __m128i scale = load16(g + 192);
-    (void)parts;
     UNROLL
     for (int h = 0; h < 2; h++) {
         const __m256i a = load32(g + 64 * h), b = load32(g + 64 * h + 32), high = load32(g + 128 + 32 * h);
@@ -198,11 +206,10 @@ INLINE void unpack_q6_k(struct unpacked *u, const unsigned char *g, int parts) {
     u->scale[0] = times_signed(d, evens(scale));
     u->scale[1] = times_signed(d, odds(scale));
 }
-INLINE void unpack_q3_k(struct unpacked *u, const unsigned char *g, int parts) {
+INLINE void unpack_q3_k(struct unpacked *u, const unsigned char *g) {
     const __m256 d = half_of(g + 108);
     const __m256i high = load32(g);
     kvc_u32 a, b, c;
-    (void)parts;
     memcpy(&a, g + 96, 4);
     memcpy(&b, g + 100, 4);
     memcpy(&c, g + 104, 4);
@@ -219,11 +226,10 @@ INLINE void unpack_q3_k(struct unpacked *u, const unsigned char *g, int parts) {
     u->scale[0] = times_signed(d, evens(scale));
     u->scale[1] = times_signed(d, odds(scale));
 }
-INLINE void unpack_q2_k(struct unpacked *u, const unsigned char *g, int parts) {
+INLINE void unpack_q2_k(struct unpacked *u, const unsigned char *g) {
     const __m128i both = load16(g), four = _mm_set1_epi8(15);
     const __m128i scale = _mm_and_si128(both, four), minimum = _mm_and_si128(_mm_srli_epi16(both, 4), four);
     const __m256 d = half_of(g + 80), dmin = half_of(g + 82);
-    (void)parts;
     UNROLL
     for (int i = 0; i < 8; i++)
         u->quant[i] = bits(load32(g + 16 + i / 4 * 32), i % 4 * 2, 3);
@@ -232,9 +238,8 @@ INLINE void unpack_q2_k(struct unpacked *u, const unsigned char *g, int parts) {
     u->minimum[0] = times_bytes(dmin, evens(minimum));
     u->minimum[1] = times_bytes(dmin, odds(minimum));
 }
-INLINE void unpack_iq4_xs(struct unpacked *u, const unsigned char *g, int parts) {
+INLINE void unpack_iq4_xs(struct unpacked *u, const unsigned char *g) {
     kvc_u64 scale = 0;
-    (void)parts;
     UNROLL
     for (int s = 0; s < 8; s++)
         scale |= (kvc_u64)((g[4 + s / 2] >> (s % 2 * 4) & 15) | (g[2 + s / 4] >> (s % 4 * 2) & 3) << 4) << 8 * s;
@@ -242,6 +247,54 @@ INLINE void unpack_iq4_xs(struct unpacked *u, const unsigned char *g, int parts)
     for (int i = 0; i < 8; i++)
         u->quant[i] = from_table(nibbles(g + 8 + 16 * i), iq4_values);
     u->scale[0] = times_signed(half_of(g), _mm_sub_epi8(_mm_cvtsi64_si128((long long)scale), _mm_set1_epi8(32)));
+}
+
+/* ---- any type ---- */
+
+/* Unpacks 256 weights, or the first `parts` blocks of 32. `type` is a constant here and below. */
+INLINE void unpack(const enum kvc_type type, struct unpacked *u, const unsigned char *g, int parts) {
+    switch ((int)type) {
+    case KVC_Q2_K:
+        unpack_q2_k(u, g);
+        break;
+    case KVC_Q3_K:
+        unpack_q3_k(u, g);
+        break;
+    case KVC_Q4_K:
+        unpack_q4_k(u, g);
+        break;
+    case KVC_Q5_K:
+        unpack_q5_k(u, g);
+        break;
+    case KVC_Q6_K:
+        unpack_q6_k(u, g);
+        break;
+    case KVC_IQ4_XS:
+        unpack_iq4_xs(u, g);
+        break;
+    default: /* the blocks of 32 */
+        unpack_blocks(type, u, g, parts);
+    }
+}
+/* Returns the amount by which the bytes exceed the quants. */
+INLINE int code_offset(const enum kvc_type type) {
+    switch ((int)type) {
+#define CASE_CODE_OFFSET(a, NAME, name, ...)                                                                           \
+    case KVC_##NAME:                                                                                                   \
+        return OFFSET_##name;
+        KVC_BLOCK_TYPES(CASE_CODE_OFFSET, )
+    }
+    return 0;
+}
+/* Tells whether the bytes are signed. */
+INLINE bool is_signed(const enum kvc_type type) {
+    switch ((int)type) {
+#define CASE_IS_SIGNED(a, NAME, name, ...)                                                                             \
+    case KVC_##NAME:                                                                                                   \
+        return SIGNED_##name;
+        KVC_BLOCK_TYPES(CASE_IS_SIGNED, )
+    }
+    return false;
 }
 
 #endif

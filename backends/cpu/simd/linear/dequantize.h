@@ -2,12 +2,13 @@
  * core/base/weight_blocks.h. Included by template.h.
  *
  * A group is 256 weights, or fewer at the end of a row for types with blocks below 256. prepare_<type> reads a group's
- * scales. dequantize_<type> writes part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors. GEMV_<type> selects how
- * gemv.h sums one row. KVC_ALL_WEIGHT_TYPES generates the rest.
+ * scales. dequantize_<type> writes part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors. KVC_ALL_WEIGHT_TYPES
+ * generates the rest.
  */
 #ifndef KVC_SIMD_LINEAR_DEQUANTIZE_H
 #define KVC_SIMD_LINEAR_DEQUANTIZE_H
 
+#include "core/base/types.h"
 #include "core/base/weight_blocks.h"
 #include "core/base/weight_types.h"
 #include "backends/cpu/simd/linear/dequantize_fp8.h"
@@ -19,6 +20,8 @@
 enum {
 #define GROUP_BYTES(a, NAME, name, gguf, elements, bytes, ...) group_bytes_##name = GROUP / (elements) * (bytes),
     KVC_ALL_WEIGHT_TYPES(GROUP_BYTES, )
+#define BLOCK_ELEMENTS(a, NAME, name, gguf, elements, ...) elements_##name = (elements),
+        KVC_ALL_WEIGHT_TYPES(BLOCK_ELEMENTS, )
 };
 
 /* Return element i of a row, for the ends of rows. */
@@ -40,9 +43,10 @@ KVC_ALL_BLOCK_TYPES(DEQUANTIZE_ONE, )
 
 /* ---- plain types ---- */
 
-#define prepare_f32(s, g, parts) ((void)(s))
-#define prepare_f16(s, g, parts) ((void)(s))
-#define prepare_bf16(s, g, parts) ((void)(s))
+INLINE void prepare_nothing(struct scales *s, const unsigned char *g, int parts) { (void)s, (void)g, (void)parts; }
+#define prepare_f32 prepare_nothing
+#define prepare_f16 prepare_nothing
+#define prepare_bf16 prepare_nothing
 
 INLINE void dequantize_f32(vf *w, const unsigned char *g, int p, const struct scales *s) {
     (void)s;
@@ -65,12 +69,9 @@ INLINE void dequantize_bf16(vf *w, const unsigned char *g, int p, const struct s
 
 /* ---- blocks of 32 ---- */
 
-#define prepare_q8_0(s, g, parts) prepare_halves((s)->scale, g, parts, 34)
-#define prepare_q4_0(s, g, parts) prepare_halves((s)->scale, g, parts, 18)
-#define prepare_q4_1(s, g, parts) prepare_pairs(s, g, parts, 20)
-#define GEMV_q8_0 GEMV_PIPELINED(q8_0, 0)
-#define GEMV_q5_0 GEMV_IN_ORDER(q5_0)
-#define GEMV_q5_1 GEMV_IN_ORDER(q5_1)
+INLINE void prepare_q8_0(struct scales *s, const unsigned char *g, int parts) {
+    prepare_halves(s->scale, g, parts, 34);
+}
 
 INLINE void dequantize_q8_0(vf *w, const unsigned char *g, int p, const struct scales *s) {
     UNROLL
@@ -127,12 +128,6 @@ INLINE void dequantize_q5_1(vf *w, const unsigned char *g, int p, const struct s
 }
 
 /* ---- blocks of 256 ---- */
-
-#define GEMV_q2_k GEMV_IN_ORDER(q2_k)
-#define GEMV_q3_k GEMV_IN_ORDER(q3_k)
-#define GEMV_q4_k GEMV_PIPELINED(q4_k, EARLY)
-#define GEMV_q5_k GEMV_IN_ORDER(q5_k)
-#define GEMV_q6_k GEMV_IN_ORDER(q6_k)
 
 /* Computes the scales, followed by the minimums with the opposite sign. */
 INLINE void prepare_q2_k(struct scales *s, const unsigned char *g, int parts) {
@@ -298,6 +293,45 @@ INLINE void dequantize_q6_k(vf *w, const unsigned char *g, int p, const struct s
     UNROLL
     for (int v = 0; v < LANE_VECTORS; v++)
         w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[2 * p + v * LANES / 16]);
+}
+
+/* ---- any type ---- */
+
+/* `type` is a constant. After inlining, one case is left of each switch. */
+#define CASE_PREPARE(a, NAME, name, ...)                                                                               \
+    case KVC_##NAME:                                                                                                   \
+        prepare_##name(s, g, parts);                                                                                   \
+        break;
+#define CASE_DEQUANTIZE(a, NAME, name, ...)                                                                            \
+    case KVC_##NAME:                                                                                                   \
+        dequantize_##name(w, g, p, s);                                                                                 \
+        break;
+#define CASE_DEQUANTIZE_ONE(a, NAME, name, ...)                                                                        \
+    case KVC_##NAME:                                                                                                   \
+        return dequantize_one_##name(row, i);
+#define CASE_GROUP_BYTES(a, NAME, name, ...)                                                                           \
+    case KVC_##NAME:                                                                                                   \
+        return group_bytes_##name;
+#define CASE_BLOCK_ELEMENTS(a, NAME, name, gguf, elements, ...)                                                        \
+    case KVC_##NAME:                                                                                                   \
+        return elements;
+INLINE void prepare(const enum kvc_type type, struct scales *s, const unsigned char *g, int parts) {
+    switch ((int)type) { KVC_ALL_WEIGHT_TYPES(CASE_PREPARE, ) }
+}
+INLINE void dequantize(const enum kvc_type type, vf *w, const unsigned char *g, int p, const struct scales *s) {
+    switch ((int)type) { KVC_ALL_WEIGHT_TYPES(CASE_DEQUANTIZE, ) }
+}
+INLINE float dequantize_one(const enum kvc_type type, const unsigned char *row, size_t i) {
+    switch ((int)type) { KVC_ALL_WEIGHT_TYPES(CASE_DEQUANTIZE_ONE, ) }
+    return 0.0f;
+}
+INLINE size_t group_bytes(const enum kvc_type type) {
+    switch ((int)type) { KVC_ALL_WEIGHT_TYPES(CASE_GROUP_BYTES, ) }
+    return 0;
+}
+INLINE size_t block_elements(const enum kvc_type type) {
+    switch ((int)type) { KVC_ALL_WEIGHT_TYPES(CASE_BLOCK_ELEMENTS, ) }
+    return 0;
 }
 
 #endif

@@ -41,6 +41,5 @@ INLINE void dequantize_fp8(vf *w, const unsigned char *g, int p, const struct sc
     for (int v = 0; v < LANE_VECTORS; v++)
         w[v] = vf_mul_by(load_e4m3(q + v * LANES), &s->scale[p]);
 }
-#define GEMV_fp8 GEMV_IN_ORDER(fp8)
 
 #endif

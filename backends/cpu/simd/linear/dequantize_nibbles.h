@@ -5,9 +5,11 @@
 
 #include "backends/cpu/simd/linear/scales.h"
 
-/* Calls row(type, stride, at) for each type. The 16 bytes of part p begin at byte at + p * stride and hold the low
- * halves first. */
-#define NIBBLE_TYPES(row) row(q4_0, 18, 2) row(q4_1, 20, 4) row(iq4_nl, 18, 2) row(mxfp4, 17, 1) row(iq4_xs, 16, 8)
+/* Calls row(NAME, name, stride, at) for each type. The 16 bytes of part p begin at byte at + p * stride and hold the
+ * low halves first. */
+#define NIBBLE_TYPES(row)                                                                                              \
+    row(Q4_0, q4_0, 18, 2) row(Q4_1, q4_1, 20, 4) row(IQ4_NL, iq4_nl, 18, 2) row(MXFP4, mxfp4, 17, 1)                  \
+        row(IQ4_XS, iq4_xs, 16, 8)
 
 INLINE void prepare_powers(float *scale, const unsigned char *g, int parts, size_t stride) {
     for (int p = 0; p < parts; p++)
@@ -27,6 +29,11 @@ INLINE void prepare_iq4_xs_scales(float *to, const unsigned char *g) {
     }
 }
 
+INLINE void prepare_q4_0(struct scales *s, const unsigned char *g, int parts) {
+    prepare_halves(s->scale, g, parts, 18);
+}
+INLINE void prepare_q4_1(struct scales *s, const unsigned char *g, int parts) { prepare_pairs(s, g, parts, 20); }
+
 #if LANES == 16
 
 /* Return the 16 values that the weights of a part may have. */
@@ -44,10 +51,17 @@ INLINE vf table_iq4_xs(const struct scales *s, int p) { return table_iq4_nl(s, p
 INLINE vf table_mxfp4(const struct scales *s, int p) {
     return vf_mul_by(_mm512_setr_ps(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12), &s->scale[p]);
 }
-#define prepare_iq4_nl(s, g, parts) prepare_halves((s)->scale, g, parts, 18)
-#define prepare_mxfp4(s, g, parts) prepare_powers((s)->scale, g, parts, 17)
-#define prepare_iq4_xs(s, g, parts) ((void)(parts), prepare_iq4_xs_scales((s)->scale, g))
-#define DEQUANTIZE_NIBBLES(type, stride, at)                                                                           \
+INLINE void prepare_iq4_nl(struct scales *s, const unsigned char *g, int parts) {
+    prepare_halves(s->scale, g, parts, 18);
+}
+INLINE void prepare_mxfp4(struct scales *s, const unsigned char *g, int parts) {
+    prepare_powers(s->scale, g, parts, 17);
+}
+INLINE void prepare_iq4_xs(struct scales *s, const unsigned char *g, int parts) {
+    (void)parts;
+    prepare_iq4_xs_scales(s->scale, g);
+}
+#define DEQUANTIZE_NIBBLES(NAME, type, stride, at)                                                                     \
     INLINE void dequantize_##type(vf *w, const unsigned char *g, int p, const struct scales *s) {                      \
         const vf value = table_##type(s, p); /* the instruction uses only the low four bits of each index */           \
         const vi q = load_u8(g + p * (stride) + (at));                                                                 \
@@ -55,12 +69,6 @@ INLINE vf table_mxfp4(const struct scales *s, int p) {
         w[1] = _mm512_permutexvar_ps(_mm512_srli_epi32(q, 4), value);                                                  \
     }
 NIBBLE_TYPES(DEQUANTIZE_NIBBLES)
-
-#define GEMV_q4_0 GEMV_SHIFTED(q4_0)
-#define GEMV_q4_1 GEMV_SHIFTED(q4_1)
-#define GEMV_iq4_nl GEMV_SHIFTED(iq4_nl)
-#define GEMV_mxfp4 GEMV_SHIFTED(mxfp4)
-#define GEMV_iq4_xs GEMV_SHIFTED(iq4_xs)
 
 #else
 
@@ -115,12 +123,6 @@ INLINE void prepare_iq4_xs(struct scales *s, const unsigned char *g, int parts) 
 #define dequantize_iq4_nl dequantize_q5_0
 #define dequantize_mxfp4 dequantize_q5_0
 #define dequantize_iq4_xs dequantize_q5_0
-
-#define GEMV_q4_0 GEMV_IN_ORDER(q4_0)
-#define GEMV_q4_1 GEMV_IN_ORDER(q4_1)
-#define GEMV_iq4_nl GEMV_IN_ORDER(iq4_nl)
-#define GEMV_mxfp4 GEMV_IN_ORDER(mxfp4)
-#define GEMV_iq4_xs GEMV_IN_ORDER(iq4_xs)
 
 #endif
 

@@ -8,55 +8,46 @@
 #include "backends/cpu/simd/linear/sizes.h"
 
 /* Dequantizes n < 32 weights and fills the rest with padding. */
-#define END_OF_ROW(a, NAME, name, ...)                                                                                 \
-    INLINE void end_of_row_##name(float *w, const unsigned char *from, size_t n) {                                     \
-        for (size_t i = 0; i < KVC_LANES; i++)                                                                         \
-            w[i] = i < n ? dequantize_one_##name(from, i) : FILL_W;                                                    \
-    }
-KVC_ALL_WEIGHT_TYPES(END_OF_ROW, )
+INLINE void end_of_row(const enum kvc_type type, float *w, const unsigned char *from, size_t n) {
+    for (size_t i = 0; i < KVC_LANES; i++)
+        w[i] = i < n ? dequantize_one(type, from, i) : FILL_W;
+}
 
-#define DEQUANTIZE_PART(type, p)                                                                                       \
-    do {                                                                                                               \
-        vf wv[LANE_VECTORS];                                                                                           \
-        dequantize_##type(wv, from, p, &scales);                                                                       \
-        UNROLL                                                                                                         \
-        for (int v = 0; v < LANE_VECTORS; v++)                                                                         \
-            vf_store(to + (p)*KVC_LANES + v * LANES, wv[v]);                                                           \
-    } while (0)
+INLINE void dequantize_part(const enum kvc_type type, float *to, const unsigned char *from, int p,
+                            const struct scales *scales) {
+    vf wv[LANE_VECTORS];
+    dequantize(type, wv, from, p, scales);
+    UNROLL
+    for (int v = 0; v < LANE_VECTORS; v++)
+        vf_store(to + p * KVC_LANES + v * LANES, wv[v]);
+}
 
 /* Dequantizes at most GROUP weights from the start of a group. */
-#define DEQUANTIZE_GROUP(type, rest)                                                                                   \
-    static void dequantize_group_##type(float *to, const unsigned char *from, size_t n) {                              \
-        struct scales scales;                                                                                          \
-        int parts = (int)(n / KVC_LANES);                                                                              \
-        prepare_##type(&scales, from, parts);                                                                          \
-        rest(type)                                                                                                     \
+INLINE void dequantize_group(const enum kvc_type type, float *to, const unsigned char *from, size_t n) {
+    const int parts = (int)(n / KVC_LANES);
+    struct scales scales;
+    prepare(type, &scales, from, parts);
+    if (block_elements(type) == GROUP) {
+        dequantize_part(type, to, from, 0, &scales);
+        dequantize_part(type, to, from, 1, &scales);
+        dequantize_part(type, to, from, 2, &scales);
+        dequantize_part(type, to, from, 3, &scales);
+        dequantize_part(type, to, from, 4, &scales);
+        dequantize_part(type, to, from, 5, &scales);
+        dequantize_part(type, to, from, 6, &scales);
+        dequantize_part(type, to, from, 7, &scales);
+        return;
     }
-#define DEQUANTIZE_WHOLE(type)                                                                                         \
-    DEQUANTIZE_PART(type, 0);                                                                                          \
-    DEQUANTIZE_PART(type, 1);                                                                                          \
-    DEQUANTIZE_PART(type, 2);                                                                                          \
-    DEQUANTIZE_PART(type, 3);                                                                                          \
-    DEQUANTIZE_PART(type, 4);                                                                                          \
-    DEQUANTIZE_PART(type, 5);                                                                                          \
-    DEQUANTIZE_PART(type, 6);                                                                                          \
-    DEQUANTIZE_PART(type, 7);                                                                                          \
-    (void)parts;
-#define DEQUANTIZE_PARTS(type)                                                                                         \
-    for (int p = 0; p < parts; p++)                                                                                    \
-        DEQUANTIZE_PART(type, p);
-#define DEQUANTIZE_ALL(type)                                                                                           \
-    DEQUANTIZE_PARTS(type)                                                                                             \
-    if (n % KVC_LANES)                                                                                                 \
-        end_of_row_##type(to + parts * KVC_LANES, from + (size_t)parts * (group_bytes_##type / 8), n % KVC_LANES);
-
-#define DEQUANTIZE_REST_1 DEQUANTIZE_ALL /* selected by the number of elements in a block */
-#define DEQUANTIZE_REST_16 DEQUANTIZE_ALL
-#define DEQUANTIZE_REST_32 DEQUANTIZE_PARTS
-#define DEQUANTIZE_REST_128 DEQUANTIZE_PARTS
-#define DEQUANTIZE_REST_256 DEQUANTIZE_WHOLE
-#define DEQUANTIZE_GROUP_OF(a, NAME, name, gguf, elements, ...) DEQUANTIZE_GROUP(name, DEQUANTIZE_REST_##elements)
-KVC_ALL_WEIGHT_TYPES(DEQUANTIZE_GROUP_OF, )
+    for (int p = 0; p < parts; p++)
+        dequantize_part(type, to, from, p, &scales);
+    if (block_elements(type) < KVC_LANES && n % KVC_LANES)
+        end_of_row(type, to + parts * KVC_LANES, from + (size_t)parts * (group_bytes(type) / 8), n % KVC_LANES);
+}
+#define DEQUANTIZE_GROUP(a, NAME, name, ...)                                                                           \
+    static void dequantize_group_##name(float *to, const unsigned char *from, size_t n) {                              \
+        dequantize_group(KVC_##NAME, to, from, n);                                                                     \
+    }
+KVC_ALL_WEIGHT_TYPES(DEQUANTIZE_GROUP, )
 
 static const struct {
     void (*dequantize)(float *to, const unsigned char *from, size_t n);

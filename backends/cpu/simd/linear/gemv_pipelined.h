@@ -5,13 +5,14 @@
  * earlier steps. If one vector were computed after another, instructions that wait for each other would fill the
  * scheduler of an out-of-order CPU, and too few of them could run.
  *
- * A group of a row has 16 vectors: v = 2 * part + half. Three steps produce vector v of each output: fetch_<type>,
- * unpack_<type> and weigh_<type>. The fourth step multiplies it by x.
+ * A group of a row has 16 vectors: v = 2 * part + half. Three steps produce vector v of each output: pipeline_fetch,
+ * pipeline_unpack and pipeline_weigh. The fourth step multiplies it by x.
  */
 #ifndef KVC_SIMD_LINEAR_GEMV_PIPELINED_H
 #define KVC_SIMD_LINEAR_GEMV_PIPELINED_H
 
 #include "backends/cpu/simd/linear/dequantize.h"
+#include "backends/cpu/simd/linear/sizes.h"
 
 #if LANES == 16
 
@@ -36,13 +37,11 @@ INLINE vf vf_fms_by(vf a, vf b, const float *x) { /* a * b - *x, in a's register
 }
 
 /* Q8_0: bytes are converted to integers, then to floats, and then multiplied by the scale. */
-INLINE void fetch_q8_0(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
-    (void)s;
+INLINE void fetch_q8_0(struct in_flight *f, const unsigned char *g, int v) {
     f->index = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(g + v / 2 * 34 + 2 + v % 2 * 16)));
     HERE(f->index);
 }
-INLINE void unpack_q8_0(struct in_flight *f, const struct scales *s, int v) {
-    (void)s, (void)v;
+INLINE void unpack_q8_0(struct in_flight *f) {
     f->made = vf_from_int(f->index);
     HERE(f->made);
 }
@@ -79,34 +78,39 @@ INLINE float total_shifted(const vf *acc) { /* restores the order of the lanes a
                                     _mm512_permutex2var_ps(acc[0], vi_add(low, vi_set(2)), acc[1])};
     return sum_lanes(lanes);
 }
-#define SHIFTED(type, stride, at)                                                                                      \
-    enum { group_bytes_##type##_shifted = group_bytes_##type };                                                        \
-    INLINE void prepare_##type##_shifted(struct scales *s, const unsigned char *g, int parts) {                        \
-        prepare_##type(s, g, parts);                                                                                   \
-    }                                                                                                                  \
-    INLINE void dequantize_##type##_shifted(vf *w, const unsigned char *g, int p, const struct scales *s) {            \
-        for (int v = 0; v < 2; v++)                                                                                    \
-            w[v] = _mm512_permutexvar_ps(shifted_index(load_repeated(g + p * (stride) + (at) + v * 8)),                \
-                                         table_##type(s, p));                                                          \
-    }                                                                                                                  \
-    INLINE void fetch_##type##_shifted(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {   \
-        (void)s;                                                                                                       \
-        f->quant[0] = load_repeated(g + v / 2 * (stride) + (at) + v % 2 * 8);                                          \
-        HERE(f->quant[0]);                                                                                             \
-    }                                                                                                                  \
-    INLINE void unpack_##type##_shifted(struct in_flight *f, const struct scales *s, int v) {                          \
-        if (v % 2 == 0) {                                                                                              \
-            f->table = table_##type(s, v / 2);                                                                         \
-            HERE(f->table);                                                                                            \
-        }                                                                                                              \
-        f->index = shifted_index(f->quant[0]);                                                                         \
-        HERE(f->index);                                                                                                \
-    }                                                                                                                  \
-    INLINE void weigh_##type##_shifted(struct in_flight *f, const struct scales *s, int v) {                           \
-        (void)s, (void)v;                                                                                              \
-        look_up(f);                                                                                                    \
+#define CASE_NIBBLES_AT(NAME, name, stride, at)                                                                        \
+    case KVC_##NAME:                                                                                                   \
+        return g + p * (stride) + (at);
+#define CASE_TABLE(NAME, name, stride, at)                                                                             \
+    case KVC_##NAME:                                                                                                   \
+        return table_##name(s, p);
+/* Returns the nibbles of part p of a group. `type` is a constant here and below. */
+INLINE const unsigned char *nibbles_at(const enum kvc_type type, const unsigned char *g, int p) {
+    switch ((int)type) { NIBBLE_TYPES(CASE_NIBBLES_AT) }
+    return g;
+}
+/* Returns the 16 values that the weights of part p may have. */
+INLINE vf table_of(const enum kvc_type type, const struct scales *s, int p) {
+    switch ((int)type) { NIBBLE_TYPES(CASE_TABLE) }
+    return vf_zero();
+}
+INLINE void dequantize_shifted(const enum kvc_type type, vf *w, const unsigned char *g, int p, const struct scales *s) {
+    for (int v = 0; v < 2; v++)
+        w[v] =
+            _mm512_permutexvar_ps(shifted_index(load_repeated(nibbles_at(type, g, p) + v * 8)), table_of(type, s, p));
+}
+INLINE void fetch_shifted(const enum kvc_type type, struct in_flight *f, const unsigned char *g, int v) {
+    f->quant[0] = load_repeated(nibbles_at(type, g, v / 2) + v % 2 * 8);
+    HERE(f->quant[0]);
+}
+INLINE void unpack_shifted(const enum kvc_type type, struct in_flight *f, const struct scales *s, int v) {
+    if (v % 2 == 0) {
+        f->table = table_of(type, s, v / 2);
+        HERE(f->table);
     }
-NIBBLE_TYPES(SHIFTED)
+    f->index = shifted_index(f->quant[0]);
+    HERE(f->index);
+}
 
 /* Q4_K: the low halves of 32 bytes are one part, the high halves the next. */
 INLINE void fetch_q4_k(struct in_flight *f, const unsigned char *g, const struct scales *s, int v) {
@@ -131,38 +135,61 @@ INLINE void unpack_q4_k(struct in_flight *f, const struct scales *s, int v) {
         HERE(f->index);
     }
 }
-INLINE void weigh_q4_k(struct in_flight *f, const struct scales *s, int v) {
-    (void)s, (void)v;
-    look_up(f);
+/* The three steps of a type. */
+INLINE void pipeline_fetch(const enum kvc_type type, struct in_flight *f, const unsigned char *g,
+                           const struct scales *s, int v) {
+    if (type == KVC_Q8_0)
+        fetch_q8_0(f, g, v);
+    else if (type == KVC_Q4_K)
+        fetch_q4_k(f, g, s, v);
+    else
+        fetch_shifted(type, f, g, v);
+}
+INLINE void pipeline_unpack(const enum kvc_type type, struct in_flight *f, const struct scales *s, int v) {
+    if (type == KVC_Q8_0)
+        unpack_q8_0(f);
+    else if (type == KVC_Q4_K)
+        unpack_q4_k(f, s, v);
+    else
+        unpack_shifted(type, f, s, v);
+}
+INLINE void pipeline_weigh(const enum kvc_type type, struct in_flight *f, const struct scales *s, int v) {
+    if (type == KVC_Q8_0)
+        weigh_q8_0(f, s, v);
+    else
+        look_up(f);
 }
 
-/* Adds the products of a group of each output to acc. The scales of the next group are prepared in between, output by
- * output; preparing all at once would keep the vector units waiting. Q8_0 keeps all ports busy and is faster without
- * early preparation. */
-#define EARLY 1
-#define PIPELINED(type, early)                                                                                         \
-    do {                                                                                                               \
-        struct in_flight f[outputs];                                                                                   \
-        UNROLL                                                                                                         \
-        for (int v = 0; v < 16 + 3; v++) {                                                                             \
-            vf xv = vf_load(x + k + (v < 3 ? 0 : v - 3) * LANES);                                                      \
-            UNROLL                                                                                                     \
-            for (int j = 0; j < outputs; j++) {                                                                        \
-                if (v >= 3) {                                                                                          \
-                    acc[j][(v - 3) % 2] = vf_fma(xv, f[j].weight, acc[j][(v - 3) % 2]);                                \
-                    HERE(acc[j][(v - 3) % 2]);                                                                         \
-                }                                                                                                      \
-                if (v >= 2 && v < 16 + 2)                                                                              \
-                    weigh_##type(&f[j], &scales[j], v - 2);                                                            \
-                if (v >= 1 && v < 16 + 1)                                                                              \
-                    unpack_##type(&f[j], &scales[j], v - 1);                                                           \
-                if ((early) && v == 3 * j + 3)                                                                         \
-                    prepare_##type(&next_scales[j], row[j] + next_group, 8);                                           \
-                if (v < 16)                                                                                            \
-                    fetch_##type(&f[j], row[j], &scales[j], v);                                                        \
-            }                                                                                                          \
-        }                                                                                                              \
-    } while (0)
+/* Tells whether the scales of the next group are prepared during a group. Q8_0 keeps all ports busy and is faster
+ * without that. */
+INLINE bool prepared_early(const enum kvc_type type) { return type != KVC_Q8_0; }
+
+/* Adds the products of a group of each output to acc. The scales of the next group, `next_group` bytes after this one,
+ * are prepared in between, output by output; preparing all at once would keep the vector units waiting. */
+INLINE void gemv_pipelined(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const float *x,
+                           const unsigned char *const *row, size_t next_group, const struct scales *scales,
+                           struct scales *next_scales) {
+    struct in_flight f[GEMV_STREAMS];
+    UNROLL
+    for (int v = 0; v < 16 + 3; v++) {
+        vf xv = vf_load(x + (v < 3 ? 0 : v - 3) * LANES);
+        UNROLL
+        for (int j = 0; j < GEMV_STREAMS; j++) {
+            if (v >= 3) {
+                acc[j][(v - 3) % 2] = vf_fma(xv, f[j].weight, acc[j][(v - 3) % 2]);
+                HERE(acc[j][(v - 3) % 2]);
+            }
+            if (v >= 2 && v < 16 + 2)
+                pipeline_weigh(type, &f[j], &scales[j], v - 2);
+            if (v >= 1 && v < 16 + 1)
+                pipeline_unpack(type, &f[j], &scales[j], v - 1);
+            if (prepared_early(type) && v == 3 * j + 3)
+                prepare(type, &next_scales[j], row[j] + next_group, 8);
+            if (v < 16)
+                pipeline_fetch(type, &f[j], row[j], &scales[j], v);
+        }
+    }
+}
 
 #endif
 

@@ -56,58 +56,63 @@ struct small_batch_ahead {
     size_t step;
 };
 
-/* Computes one vector of lanes at a time, so that many sums fit in registers: lanes [rows, SMALL_BATCH_OUTPUTS, 32] +=
- * x [groups, rows, LANES] times w. w has groups of 32 weights of `size` bytes for each of SMALL_BATCH_OUTPUTS outputs.
- */
-#define SMALL_BATCH_BLOCK(type, load, size)                                                                            \
-    INLINE void small_batch_##type(const int rows, float *lanes, const float *x, const unsigned char *const *w,        \
-                                   size_t groups, struct small_batch_ahead ahead) {                                    \
-        vf acc[SMALL_BATCH_ROWS][SMALL_BATCH_OUTPUTS];                                                                 \
-        UNROLL                                                                                                         \
-        for (int i = 0; i < rows; i++)                                                                                 \
-            UNROLL                                                                                                     \
-        for (int j = 0; j < SMALL_BATCH_OUTPUTS; j++)                                                                  \
-            acc[i][j] = vf_load(lanes + (i * SMALL_BATCH_OUTPUTS + j) * KVC_LANES);                                    \
-        for (size_t g = 0; g < groups; g++) {                                                                          \
-            vf wv[SMALL_BATCH_OUTPUTS];                                                                                \
-            UNROLL                                                                                                     \
-            for (int j = 0; j < SMALL_BATCH_OUTPUTS; j++)                                                              \
-                wv[j] = load(w[j] + g * KVC_LANES * (size));                                                           \
-            UNROLL                                                                                                     \
-            for (int line = 0; line < KVC_LANES * (size); line += 64) {                                                \
-                __builtin_prefetch(ahead.a + line, 0, 2); /* into L2, because L1 holds the data in use */              \
-                __builtin_prefetch(ahead.b + line, 0, 2);                                                              \
-            }                                                                                                          \
-            ahead.a += ahead.step;                                                                                     \
-            ahead.b += ahead.step;                                                                                     \
-            UNROLL                                                                                                     \
-            for (int i = 0; i < rows; i++) {                                                                           \
-                const vf xv = vf_held(vf_load(x + (g * (size_t)rows + (size_t)i) * LANES));                            \
-                UNROLL                                                                                                 \
-                for (int j = 0; j < SMALL_BATCH_OUTPUTS; j++)                                                          \
-                    acc[i][j] = vf_fma(xv, wv[j], acc[i][j]);                                                          \
-            }                                                                                                          \
-        }                                                                                                              \
-        UNROLL                                                                                                         \
-        for (int i = 0; i < rows; i++)                                                                                 \
-            UNROLL                                                                                                     \
-        for (int j = 0; j < SMALL_BATCH_OUTPUTS; j++)                                                                  \
-            vf_store(lanes + (i * SMALL_BATCH_OUTPUTS + j) * KVC_LANES, acc[i][j]);                                    \
-    }
-#define vf_load_f32(p) vf_load((const float *)(const void *)(p))
-SMALL_BATCH_BLOCK(f32, vf_load_f32, 4)
-SMALL_BATCH_BLOCK(f16, vf_load_f16, 2)
-SMALL_BATCH_BLOCK(bf16, vf_load_bf16, 2)
+/* Loads weights of a plain type as floats. `type` is a constant here and below. */
+INLINE vf load_plain(const enum kvc_type type, const unsigned char *w) {
+    if (type == KVC_F16)
+        return vf_load_f16(w);
+    if (type == KVC_BF16)
+        return vf_load_bf16(w);
+    return vf_load((const float *)(const void *)w);
+}
 
+/* Computes one vector of lanes at a time, so that many sums fit in registers: lanes [rows, SMALL_BATCH_OUTPUTS, 32] +=
+ * x [groups, rows, LANES] times w. w has groups of 32 weights of the type for each of SMALL_BATCH_OUTPUTS outputs. */
+INLINE void small_batch_block(const enum kvc_type type, const int rows, float *lanes, const float *x,
+                              const unsigned char *const *w, size_t groups, struct small_batch_ahead ahead) {
+    const size_t bytes = KVC_LANES * (type == KVC_F32 ? 4 : 2);
+    vf acc[SMALL_BATCH_ROWS][SMALL_BATCH_OUTPUTS];
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        UNROLL
+    for (int j = 0; j < SMALL_BATCH_OUTPUTS; j++)
+        acc[i][j] = vf_load(lanes + (i * SMALL_BATCH_OUTPUTS + j) * KVC_LANES);
+    for (size_t g = 0; g < groups; g++) {
+        vf wv[SMALL_BATCH_OUTPUTS];
+        UNROLL
+        for (int j = 0; j < SMALL_BATCH_OUTPUTS; j++)
+            wv[j] = load_plain(type, w[j] + g * bytes);
+        UNROLL
+        for (size_t line = 0; line < bytes; line += 64) {
+            __builtin_prefetch(ahead.a + line, 0, 2); /* into L2, because L1 holds the data in use */
+            __builtin_prefetch(ahead.b + line, 0, 2);
+        }
+        ahead.a += ahead.step;
+        ahead.b += ahead.step;
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            const vf xv = vf_held(vf_load(x + (g * (size_t)rows + (size_t)i) * LANES));
+            UNROLL
+            for (int j = 0; j < SMALL_BATCH_OUTPUTS; j++)
+                acc[i][j] = vf_fma(xv, wv[j], acc[i][j]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        UNROLL
+    for (int j = 0; j < SMALL_BATCH_OUTPUTS; j++)
+        vf_store(lanes + (i * SMALL_BATCH_OUTPUTS + j) * KVC_LANES, acc[i][j]);
+}
+
+/* A function for each type and number of rows. */
 typedef void small_batch_function(float *, const float *, const unsigned char *const *, size_t,
                                   struct small_batch_ahead);
-#define SMALL_BATCH_FUNCTION(type, rows)                                                                               \
+#define SMALL_BATCH_FUNCTION(TYPE, type, rows)                                                                         \
     static void small_batch_##type##_##rows(float *lanes, const float *x, const unsigned char *const *w,               \
                                             size_t groups, struct small_batch_ahead ahead) {                           \
-        small_batch_##type(rows, lanes, x, w, groups, ahead);                                                          \
+        small_batch_block(KVC_##TYPE, rows, lanes, x, w, groups, ahead);                                               \
     }
 #define SMALL_BATCH_FUNCTIONS(rows)                                                                                    \
-    SMALL_BATCH_FUNCTION(f32, rows) SMALL_BATCH_FUNCTION(f16, rows) SMALL_BATCH_FUNCTION(bf16, rows)
+    SMALL_BATCH_FUNCTION(F32, f32, rows) SMALL_BATCH_FUNCTION(F16, f16, rows) SMALL_BATCH_FUNCTION(BF16, bf16, rows)
 SMALL_BATCH_EVERY(SMALL_BATCH_FUNCTIONS)
 #define SMALL_BATCH_F32(rows) [rows] = small_batch_f32_##rows,
 #define SMALL_BATCH_F16(rows) [rows] = small_batch_f16_##rows,

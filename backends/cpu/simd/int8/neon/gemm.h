@@ -39,31 +39,35 @@ INLINE void pack_floats(float *to, const float32x4_t *from, int parts, size_t st
 }
 
 /* Packs 256 weights of each of the panel's outputs, fewer at the end of a row. */
-#define PACK(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                            \
+INLINE void pack(const enum kvc_type type, const struct panel *p, const unsigned char *const *row, size_t group,
+                 int parts) {
+    const size_t pieces = (size_t)(32 / piece_width(type));
+    struct unpacked u[TILE_OUTPUTS];
+    for (size_t i = 0; i < TILE_OUTPUTS; i++) {
+        const unsigned char *g = row[i] + group * (size_t)group_bytes(type);
+        if (parts == 8)
+            unpack(type, &u[i], g, 8);
+        else
+            unpack(type, &u[i], g, parts);
+        for (size_t s = 0; s < pieces; s++) {
+            const size_t to = (group * 8 * pieces + s) * TILE_OUTPUTS + i;
+            pack_floats(p->scale + to, u[i].scale[s], parts, pieces * TILE_OUTPUTS);
+            if (has_minimum(type))
+                pack_floats(p->minimum + to, u[i].minimum[s], parts, pieces * TILE_OUTPUTS);
+        }
+    }
+    for (size_t step = 0; step < 2 * (size_t)parts; step++)
+        for (size_t v = 0; v < TILE_VECTORS; v++) {
+            int8x16_t x[UNIT_OUTPUTS];
+            UNROLL
+            for (size_t i = 0; i < UNIT_OUTPUTS; i++)
+                x[i] = vsubq_s8(u[v * UNIT_OUTPUTS + i].quant[step], vdupq_n_s8((int8_t)code_offset(type)));
+            pack_codes(p->code + ((group * 16 + step) * TILE_OUTPUTS + v * UNIT_OUTPUTS) * 16, x);
+        }
+}
+#define PACK(a, NAME, name, ...)                                                                                       \
     static void pack_##name(const struct panel *p, const unsigned char *const *row, size_t group, int parts) {         \
-        const size_t pieces = 32 / KVC_INT8_WIDTH_##NAME;                                                              \
-        struct unpacked u[TILE_OUTPUTS];                                                                               \
-        for (size_t i = 0; i < TILE_OUTPUTS; i++) {                                                                    \
-            const unsigned char *g = row[i] + group * (256 / (elements) * (bytes));                                    \
-            if (parts == 8)                                                                                            \
-                unpack_##name(&u[i], g, 8);                                                                            \
-            else                                                                                                       \
-                unpack_##name(&u[i], g, parts);                                                                        \
-            for (size_t s = 0; s < pieces; s++) {                                                                      \
-                const size_t to = (group * 8 * pieces + s) * TILE_OUTPUTS + i;                                         \
-                pack_floats(p->scale + to, u[i].scale[s], parts, pieces * TILE_OUTPUTS);                               \
-                if (KVC_INT8_HAS_MIN_##NAME)                                                                           \
-                    pack_floats(p->minimum + to, u[i].minimum[s], parts, pieces * TILE_OUTPUTS);                       \
-            }                                                                                                          \
-        }                                                                                                              \
-        for (size_t step = 0; step < 2 * (size_t)parts; step++)                                                        \
-            for (size_t v = 0; v < TILE_VECTORS; v++) {                                                                \
-                int8x16_t x[UNIT_OUTPUTS];                                                                             \
-                UNROLL                                                                                                 \
-                for (size_t i = 0; i < UNIT_OUTPUTS; i++)                                                              \
-                    x[i] = vsubq_s8(u[v * UNIT_OUTPUTS + i].quant[step], vdupq_n_s8(OFFSET_##name));                   \
-                pack_codes(p->code + ((group * 16 + step) * TILE_OUTPUTS + v * UNIT_OUTPUTS) * 16, x);                 \
-            }                                                                                                          \
+        pack(KVC_##NAME, p, row, group, parts);                                                                        \
     }
 KVC_BLOCK_TYPES(PACK, )
 
@@ -159,17 +163,22 @@ INLINE void tile(const struct kvc_int8_call *call, const struct panel *p, const 
         }
 }
 
+/* kind: 1 if there are minimums, plus 2 if pieces have 16 weights. `units` is a constant. */
+INLINE void tile_of_kind(const struct kvc_int8_call *call, const struct panel *p, const struct tile_rows *x, float *y,
+                         int kind, const int units) {
+    if (kind == 0)
+        tile(call, p, x, y, units, 1, 0);
+    else if (kind == 1)
+        tile(call, p, x, y, units, 1, 1);
+    else if (kind == 2)
+        tile(call, p, x, y, units, 2, 0);
+    else
+        tile(call, p, x, y, units, 2, 1);
+}
 #define TILE(n)                                                                                                        \
     static void tile_##n(const struct kvc_int8_call *call, const struct panel *p, const struct tile_rows *x, float *y, \
                          int kind) {                                                                                   \
-        if (kind == 0)                                                                                                 \
-            tile(call, p, x, y, n, 1, 0);                                                                              \
-        else if (kind == 1)                                                                                            \
-            tile(call, p, x, y, n, 1, 1);                                                                              \
-        else if (kind == 2)                                                                                            \
-            tile(call, p, x, y, n, 2, 0);                                                                              \
-        else                                                                                                           \
-            tile(call, p, x, y, n, 2, 1);                                                                              \
+        tile_of_kind(call, p, x, y, kind, n);                                                                          \
     }
 TILE_EVERY(TILE)
 #define TILE_NAME(n) [n] = tile_##n,
@@ -178,7 +187,7 @@ static void (*const tile_of[TILE_UNITS + 1])(const struct kvc_int8_call *, const
 
 static const struct {
     void (*pack)(const struct panel *p, const unsigned char *const *row, size_t group, int parts);
-    int kind; /* argument of tile: 1 if there are minimums, plus 2 if pieces have 16 weights */
+    int kind; /* argument of tile_of_kind */
 } gemm_by_type[KVC_TYPES] = {
 #define GEMM_BY_TYPE(a, NAME, name, ...)                                                                               \
     [KVC_##NAME] = {pack_##name, KVC_INT8_HAS_MIN_##NAME + 2 * (KVC_INT8_WIDTH_##NAME == 16)},

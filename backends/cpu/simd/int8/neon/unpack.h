@@ -7,6 +7,7 @@
 
 #include "core/base/weight_blocks.h"
 #include "backends/cpu/simd/int8/neon/parameters.h"
+#include "backends/cpu/simd/int8/types.h"
 
 struct unpacked {
     int8x16_t quant[16];
@@ -82,35 +83,56 @@ INLINE int8x8_t odds(int8x16_t x) { return vget_low_s8(vuzp2q_s8(x, x)); }
 
 /* ---- blocks of 32 ---- */
 
-/* Beyond the end of a row, the first block is repeated. */
-#define UNPACK_BLOCKS(name, bytes, scales, minimums, first, second)                                                    \
-    INLINE void unpack_##name(struct unpacked *u, const unsigned char *g, int parts) {                                 \
-        UNROLL                                                                                                         \
-        for (int i = 0; i < 8; i++) {                                                                                  \
-            const unsigned char *b = g + (i < parts ? i : 0) * (bytes);                                                \
-            u->quant[2 * i] = first;                                                                                   \
-            u->quant[2 * i + 1] = second;                                                                              \
-        }                                                                                                              \
-        scales;                                                                                                        \
-        minimums;                                                                                                      \
-    }
 #define LOW(from) low_halves(load16(from))
 #define HIGH(from) high_halves(load16(from))
 #define LOOKED_UP(table, index) vqtbl1q_s8(vld1q_s8(table), index)
-UNPACK_BLOCKS(q8_0, 34, halves(u->scale[0], g, 34, parts), no_floats(u->minimum[0]), signed_of(load16(b + 2)),
-              signed_of(load16(b + 18)))
-UNPACK_BLOCKS(q4_0, 18, halves(u->scale[0], g, 18, parts), no_floats(u->minimum[0]), signed_of(LOW(b + 2)),
-              signed_of(HIGH(b + 2)))
-UNPACK_BLOCKS(q5_0, 22, halves(u->scale[0], g, 22, parts), no_floats(u->minimum[0]),
-              signed_of(vorrq_u8(LOW(b + 6), fifth_bits(b + 2))), signed_of(vorrq_u8(HIGH(b + 6), fifth_bits(b + 4))))
-UNPACK_BLOCKS(q4_1, 20, halves(u->scale[0], g, 20, parts), negated_halves(u->minimum[0], g + 2, 20, parts),
-              signed_of(LOW(b + 4)), signed_of(HIGH(b + 4)))
-UNPACK_BLOCKS(q5_1, 24, halves(u->scale[0], g, 24, parts), negated_halves(u->minimum[0], g + 2, 24, parts),
-              signed_of(vorrq_u8(LOW(b + 8), fifth_bits(b + 4))), signed_of(vorrq_u8(HIGH(b + 8), fifth_bits(b + 6))))
-UNPACK_BLOCKS(iq4_nl, 18, halves(u->scale[0], g, 18, parts), no_floats(u->minimum[0]),
-              LOOKED_UP(iq4_values, LOW(b + 2)), LOOKED_UP(iq4_values, HIGH(b + 2)))
-UNPACK_BLOCKS(mxfp4, 17, powers(u->scale[0], g, parts), no_floats(u->minimum[0]), LOOKED_UP(e2m1_values, LOW(b + 1)),
-              LOOKED_UP(e2m1_values, HIGH(b + 1)))
+/* Unpacks the quants of one block. */
+INLINE void unpack_block(const enum kvc_type type, int8x16_t *to, const unsigned char *b) {
+    switch ((int)type) {
+    case KVC_Q8_0:
+        to[0] = signed_of(load16(b + 2));
+        to[1] = signed_of(load16(b + 18));
+        break;
+    case KVC_Q4_0:
+        to[0] = signed_of(LOW(b + 2));
+        to[1] = signed_of(HIGH(b + 2));
+        break;
+    case KVC_Q5_0:
+        to[0] = signed_of(vorrq_u8(LOW(b + 6), fifth_bits(b + 2)));
+        to[1] = signed_of(vorrq_u8(HIGH(b + 6), fifth_bits(b + 4)));
+        break;
+    case KVC_Q4_1:
+        to[0] = signed_of(LOW(b + 4));
+        to[1] = signed_of(HIGH(b + 4));
+        break;
+    case KVC_Q5_1:
+        to[0] = signed_of(vorrq_u8(LOW(b + 8), fifth_bits(b + 4)));
+        to[1] = signed_of(vorrq_u8(HIGH(b + 8), fifth_bits(b + 6)));
+        break;
+    case KVC_IQ4_NL:
+        to[0] = LOOKED_UP(iq4_values, LOW(b + 2));
+        to[1] = LOOKED_UP(iq4_values, HIGH(b + 2));
+        break;
+    default: /* KVC_MXFP4 */
+        to[0] = LOOKED_UP(e2m1_values, LOW(b + 1));
+        to[1] = LOOKED_UP(e2m1_values, HIGH(b + 1));
+    }
+}
+/* Beyond the end of a row, the first block is repeated. */
+INLINE void unpack_blocks(const enum kvc_type type, struct unpacked *u, const unsigned char *g, int parts) {
+    const int bytes = group_bytes(type) / 8;
+    UNROLL
+    for (int i = 0; i < 8; i++)
+        unpack_block(type, &u->quant[2 * i], g + (i < parts ? i : 0) * bytes);
+    if (type == KVC_MXFP4)
+        powers(u->scale[0], g, parts);
+    else
+        halves(u->scale[0], g, (size_t)bytes, parts);
+    if (has_minimum(type))
+        negated_halves(u->minimum[0], g + 2, (size_t)bytes, parts);
+    else
+        no_floats(u->minimum[0]);
+}
 
 /* ---- blocks of 256 ---- */
 
@@ -125,8 +147,7 @@ INLINE void unpack_six_bits(struct unpacked *u, const unsigned char *g) {
     times_signed(u->scale[0], g, vcreate_s8((a & 0x3f3f3f3fu) | (uint64_t)scale_high << 32));
     times_signed(u->minimum[0], g + 2, vcreate_s8((b & 0x3f3f3f3fu) | (uint64_t)minimum_high << 32));
 }
-INLINE void unpack_q4_k(struct unpacked *u, const unsigned char *g, int parts) {
-    (void)parts;
+INLINE void unpack_q4_k(struct unpacked *u, const unsigned char *g) {
     UNROLL
     for (int j = 0; j < 4; j++) {
         UNROLL
@@ -138,8 +159,7 @@ INLINE void unpack_q4_k(struct unpacked *u, const unsigned char *g, int parts) {
     }
     unpack_six_bits(u, g);
 }
-INLINE void unpack_q5_k(struct unpacked *u, const unsigned char *g, int parts) {
-    (void)parts;
+INLINE void unpack_q5_k(struct unpacked *u, const unsigned char *g) {
     UNROLL
     for (int i = 0; i < 2; i++) {
         const uint8x16_t high = load16(g + 16 + 16 * i);
@@ -157,8 +177,7 @@ INLINE void scale_pairs(float32x4_t (*to)[2], const unsigned char *half, int8x16
     times_signed(to[0], half, evens(scale));
     times_signed(to[1], half, odds(scale));
 }
-INLINE void unpack_q6_k(struct unpacked *u, const unsigned char *g, int parts) {
-    (void)parts;
+INLINE void unpack_q6_k(struct unpacked *u, const unsigned char *g) {
     UNROLL
     for (int h = 0; h < 2; h++) {
         UNROLL
@@ -173,9 +192,8 @@ INLINE void unpack_q6_k(struct unpacked *u, const unsigned char *g, int parts) {
     }
     scale_pairs(u->scale, g + 208, signed_of(load16(g + 192)));
 }
-INLINE void unpack_q3_k(struct unpacked *u, const unsigned char *g, int parts) {
+INLINE void unpack_q3_k(struct unpacked *u, const unsigned char *g) {
     kvc_u32 a, b, c, six[4];
-    (void)parts;
     memcpy(&a, g + 96, 4);
     memcpy(&b, g + 100, 4);
     memcpy(&c, g + 104, 4);
@@ -190,18 +208,16 @@ INLINE void unpack_q3_k(struct unpacked *u, const unsigned char *g, int parts) {
     }
     scale_pairs(u->scale, g + 108, vsubq_s8(vreinterpretq_s8_u32(vld1q_u32(six)), vdupq_n_s8(32)));
 }
-INLINE void unpack_q2_k(struct unpacked *u, const unsigned char *g, int parts) {
+INLINE void unpack_q2_k(struct unpacked *u, const unsigned char *g) {
     const uint8x16_t both = load16(g);
-    (void)parts;
     UNROLL
     for (int i = 0; i < 16; i++)
         u->quant[i] = signed_of(bits(load16(g + 16 + i / 8 * 32 + i % 2 * 16), i / 2 % 4 * 2, 3));
     scale_pairs(u->scale, g + 80, signed_of(low_halves(both)));
     scale_pairs(u->minimum, g + 82, signed_of(high_halves(both)));
 }
-INLINE void unpack_iq4_xs(struct unpacked *u, const unsigned char *g, int parts) {
+INLINE void unpack_iq4_xs(struct unpacked *u, const unsigned char *g) {
     uint64_t scale = 0;
-    (void)parts;
     UNROLL
     for (int s = 0; s < 8; s++)
         scale |= (uint64_t)((g[4 + s / 2] >> (s % 2 * 4) & 15) | (g[2 + s / 4] >> (s % 4 * 2) & 3) << 4) << 8 * s;
@@ -211,6 +227,44 @@ INLINE void unpack_iq4_xs(struct unpacked *u, const unsigned char *g, int parts)
         u->quant[2 * i + 1] = LOOKED_UP(iq4_values, HIGH(g + 8 + 16 * i));
     }
     times_signed(u->scale[0], g, vsub_s8(vcreate_s8(scale), vdup_n_s8(32)));
+}
+
+/* ---- any type ---- */
+
+/* Unpacks 256 weights, or the first `parts` blocks of 32. `type` is a constant here and below. */
+INLINE void unpack(const enum kvc_type type, struct unpacked *u, const unsigned char *g, int parts) {
+    switch ((int)type) {
+    case KVC_Q2_K:
+        unpack_q2_k(u, g);
+        break;
+    case KVC_Q3_K:
+        unpack_q3_k(u, g);
+        break;
+    case KVC_Q4_K:
+        unpack_q4_k(u, g);
+        break;
+    case KVC_Q5_K:
+        unpack_q5_k(u, g);
+        break;
+    case KVC_Q6_K:
+        unpack_q6_k(u, g);
+        break;
+    case KVC_IQ4_XS:
+        unpack_iq4_xs(u, g);
+        break;
+    default: /* the blocks of 32 */
+        unpack_blocks(type, u, g, parts);
+    }
+}
+/* Returns the amount by which the bytes exceed the quants. */
+INLINE int code_offset(const enum kvc_type type) {
+    switch ((int)type) {
+#define CASE_CODE_OFFSET(a, NAME, name, ...)                                                                           \
+    case KVC_##NAME:                                                                                                   \
+        return OFFSET_##name;
+        KVC_BLOCK_TYPES(CASE_CODE_OFFSET, )
+    }
+    return 0;
 }
 
 #endif
