@@ -26,18 +26,12 @@ struct segment_plan {
     bool many;
 };
 
-/* Tile results, in one thread's scratch memory or, for units that are divided among tasks, in shared memory. */
-struct tile_results {
-    float *m, *l; /* [tiles, queries] */
-    float *o;     /* [tiles, queries, stride] */
-};
-
 struct attention_work {
     const unsigned char **block, **keys; /* [blocks of the longest head], [2 tiles of KVC_TILE] */
     struct seen_range *seen, *in;        /* [rows of a block], [queries] */
     uint16_t *index;                     /* [packed_size(d)] */
     float *q, *wide, *s, *packed_keys, *packed_values, *sum, *most;
-    struct tile_results own;
+    struct tile_results own; /* NULL for units that are divided among tasks: shared memory holds their results */
 };
 
 struct attention_job {
@@ -308,13 +302,14 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
             gemm_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, job->cap, &ahead,
                       work.s, results.m + at, results.l + at, results.o + at * stride);
         } else {
-            small_batch_scores(type, keys, value_offset, fill, all.low, all.high, all.high, work.q, queries, d,
-                               job->scale, work.wide, work.s);
+            const struct tile_entries tile = {type, keys, value_offset, fill, all.low, all.high};
+            const struct tile_queries tile_queries = {work.q, queries, d, job->scale};
+            small_batch_scores(&tile, all.high, &tile_queries, work.wide, work.s);
             for (uint32_t h = 0; job->cap != 0.0f && h < queries; h++)
                 cap_scores(work.s + (size_t)h * KVC_TILE, KVC_TILE, job->cap);
-            small_batch_tile(type, keys, value_offset, fill, all.low, all.high, next, next_count, queries, d, work.s,
-                             keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride, results.m + at, results.l + at,
-                             results.o + at * stride);
+            small_batch_tile(&tile, (struct next_keys){next, next_count}, &tile_queries, work.s,
+                             (struct kept_scores){keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride},
+                             (struct tile_results){results.m + at, results.l + at, results.o + at * stride});
         }
     }
     if (!split || atomic_fetch_sub(&job->unfinished[unit.number], 1) == 1)

@@ -90,16 +90,21 @@ INLINE void small_batch_dots(enum kvc_type type, const unsigned char *const *row
         vf_store(s + h * KVC_TILE, vf_mul(vf_tree_rows(folded[h]), vf_set(scale)));
 }
 
+/* The same, compiled apart for heads of 64 and of 128 channels. */
+INLINE void small_batch_dots_of(enum kvc_type type, unsigned heads, const unsigned char *const *rows, const float *q,
+                                size_t vectors, float scale, float *s) {
+    const size_t stride = vectors * LANES;
+    if (vectors == 64 / LANES)
+        small_batch_dots(type, rows, q, stride, heads, 64 / LANES, scale, s);
+    else if (vectors == 128 / LANES)
+        small_batch_dots(type, rows, q, stride, heads, 128 / LANES, scale, s);
+    else
+        small_batch_dots(type, rows, q, stride, heads, vectors, scale, s);
+}
 #define SMALL_BATCH_DOTS(name, type, heads)                                                                            \
     static NEVER_INLINE void name(const unsigned char *const *rows, const float *q, size_t vectors, float scale,       \
                                   float *s) {                                                                          \
-        const size_t stride = vectors * LANES;                                                                         \
-        if (vectors == 64 / LANES)                                                                                     \
-            small_batch_dots(type, rows, q, stride, heads, 64 / LANES, scale, s);                                      \
-        else if (vectors == 128 / LANES)                                                                               \
-            small_batch_dots(type, rows, q, stride, heads, 128 / LANES, scale, s);                                     \
-        else                                                                                                           \
-            small_batch_dots(type, rows, q, stride, heads, vectors, scale, s);                                         \
+        small_batch_dots_of(type, heads, rows, q, vectors, scale, s);                                                  \
     }
 SMALL_BATCH_DOTS(small_batch_dots_f32, KVC_F32, 1)
 SMALL_BATCH_DOTS(small_batch_dots_f16, KVC_F16, 1)
@@ -133,13 +138,32 @@ INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32
     prefetch_row_far(keys[i] + offset, far > bytes && far <= fill ? far : bytes);
 }
 
-/* Computes the scores s [heads, KVC_TILE] of entries low .. high - 1 of a tile with queries [heads, padded_size(d)].
- * The pointers keys[low] .. keys[high - 1] are set. If more keys are read next, the pointers up to keys[known - 1] are
- * set too. wide [LANES * padded_size(d)] is scratch. value_offset is the distance from a key to its value if values are
- * read next, otherwise 0. `fill` is explained at prefetch_listed. */
-static void small_batch_scores(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
-                               uint32_t low, uint32_t high, uint32_t known, const float *q, uint32_t heads, uint32_t d,
-                               float scale, float *wide, float *s) {
+/* Entries low .. high - 1 of a tile. */
+struct tile_entries {
+    enum kvc_type type;
+    const unsigned char *const *keys; /* keys[low] .. keys[high - 1] are set */
+    size_t value_offset;              /* the distance from a key to its value if values are read, otherwise 0 */
+    size_t fill;                      /* explained at prefetch_listed */
+    uint32_t low, high;
+};
+
+/* The queries of a tile. */
+struct tile_queries {
+    const float *q; /* [heads, padded_size(d)] */
+    uint32_t heads, d;
+    float scale;
+};
+
+/* Computes the scores s [heads, KVC_TILE] of a tile's entries. If more keys are read next, the pointers up to
+ * keys[known
+ * - 1] are set too; otherwise known is `high`. wide [LANES * padded_size(d)] is scratch. */
+static void small_batch_scores(const struct tile_entries *tile, uint32_t known, const struct tile_queries *queries,
+                               float *wide, float *s) {
+    const enum kvc_type type = tile->type;
+    const unsigned char *const *keys = tile->keys;
+    const size_t value_offset = tile->value_offset, fill = tile->fill;
+    const uint32_t low = tile->low, high = tile->high, heads = queries->heads, d = queries->d;
+    const float *q = queries->q, scale = queries->scale;
     const size_t padded = padded_size(d);
     const bool direct = d % LANES == 0 && (heads == 1 || (type == KVC_F16 && HEADS_AT_ONCE > 1));
     const unsigned char *rows[LANES];
@@ -195,19 +219,40 @@ static void small_batch_scores(enum kvc_type type, const unsigned char *const *k
 
 #define MIX_AHEAD 12u /* number of value rows fetched from L2 ahead of use */
 
-/* Rows to prefetch, one per entry, during the weighted sum of the values: the next tile's next_count keys, and this
- * tile's values with an index below `high`. */
+/* The keys that are read after a tile. */
+struct next_keys {
+    const unsigned char *const *keys;
+    uint32_t count;
+};
+
+/* Rows to prefetch, one per entry, during the weighted sum of the values: the next keys, and this tile's values with an
+ * index below `high`. */
 struct small_batch_ahead {
-    const unsigned char *const *next;
-    uint32_t next_count, high;
+    struct next_keys next;
+    uint32_t high;
     size_t row_bytes, fill;
+};
+
+/* Adds the weights p [heads, KVC_TILE] times the values of entries low .. high - 1 to o [heads, padded]. */
+struct mix {
+    const unsigned char *const *keys;
+    size_t value_offset;
+    uint32_t low, high;
+    const float *p;
+    float *o;
+    size_t padded;
+    const struct small_batch_ahead *ahead; /* or NULL */
 };
 
 /* o[h, c .. c + n*LANES) = fma(p[h, j], v[j], o) for j = low .. high - 1 ascending, with n vectors and `heads` heads.
  */
-INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const unsigned char *const *keys,
-                                  size_t value_offset, uint32_t low, uint32_t high, const float *p, float *o,
-                                  size_t padded, size_t c, const struct small_batch_ahead *ahead) {
+INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const struct mix *mix, size_t c) {
+    const unsigned char *const *keys = mix->keys;
+    const size_t value_offset = mix->value_offset, padded = mix->padded;
+    const uint32_t low = mix->low, high = mix->high;
+    const float *p = mix->p;
+    float *o = mix->o;
+    const struct small_batch_ahead *ahead = c ? NULL : mix->ahead; /* once for all channels */
     vf sum[4][8];
     UNROLL
     for (unsigned h = 0; h < heads; h++)
@@ -217,8 +262,8 @@ INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n
     for (uint32_t j = low; j < high; j++) {
         const unsigned char *row = keys[j] + value_offset;
         vf value[8];
-        if (ahead && j < ahead->next_count)
-            prefetch_listed(ahead->next, j, ahead->next_count, 0, ahead->row_bytes, ahead->fill);
+        if (ahead && j < ahead->next.count)
+            prefetch_listed(ahead->next.keys, j, ahead->next.count, 0, ahead->row_bytes, ahead->fill);
         if (ahead && j + MIX_AHEAD < ahead->high)
             prefetch_row(keys[j + MIX_AHEAD] + value_offset, ahead->row_bytes);
         UNROLL
@@ -247,96 +292,109 @@ INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n
 #define STRIP_OF_2 8
 #endif
 
-#define SMALL_BATCH_MIX(name, type)                                                                                    \
-    static NEVER_INLINE void name(unsigned heads, const unsigned char *const *keys, size_t value_offset, uint32_t low, \
-                                  uint32_t high, const float *p, float *o, size_t padded, size_t d,                    \
-                                  const struct small_batch_ahead *ahead) {                                             \
-        size_t c = 0;                                                                                                  \
-        if (heads == 4) {                                                                                              \
-            for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                               \
-                small_batch_mix_strip(type, 4, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c,             \
-                                      c ? NULL : ahead);                                                               \
-            for (; c + LANES <= d; c += LANES)                                                                         \
-                small_batch_mix_strip(type, 4, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
-        } else if (heads == 3) {                                                                                       \
-            for (; c + STRIP_OF_4 * LANES <= d; c += STRIP_OF_4 * LANES)                                               \
-                small_batch_mix_strip(type, 3, STRIP_OF_4, keys, value_offset, low, high, p, o, padded, c,             \
-                                      c ? NULL : ahead);                                                               \
-            for (; c + LANES <= d; c += LANES)                                                                         \
-                small_batch_mix_strip(type, 3, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
-        } else if (heads == 2) {                                                                                       \
-            for (; c + STRIP_OF_2 * LANES <= d; c += STRIP_OF_2 * LANES)                                               \
-                small_batch_mix_strip(type, 2, STRIP_OF_2, keys, value_offset, low, high, p, o, padded, c,             \
-                                      c ? NULL : ahead);                                                               \
-            for (; c + 2 * LANES <= d; c += 2 * LANES)                                                                 \
-                small_batch_mix_strip(type, 2, 2, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
-            for (; c + LANES <= d; c += LANES)                                                                         \
-                small_batch_mix_strip(type, 2, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
-        } else {                                                                                                       \
-            for (; c + 8 * LANES <= d; c += 8 * LANES)                                                                 \
-                small_batch_mix_strip(type, 1, 8, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
-            for (; c + 4 * LANES <= d; c += 4 * LANES)                                                                 \
-                small_batch_mix_strip(type, 1, 4, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
-            for (; c + LANES <= d; c += LANES)                                                                         \
-                small_batch_mix_strip(type, 1, 1, keys, value_offset, low, high, p, o, padded, c, c ? NULL : ahead);   \
-        }                                                                                                              \
-        if (c < d)                                                                                                     \
-            for (unsigned h = 0; h < heads; h++) { /* the last channels, fewer than a vector */                        \
-                vf sum = vf_load(o + h * padded + c);                                                                  \
-                for (uint32_t j = low; j < high; j++)                                                                  \
-                    sum = vf_fma(vf_set(p[h * KVC_TILE + j]), entry_part_load(type, keys[j] + value_offset, c, d - c), \
-                                 sum);                                                                                 \
-                vf_store(o + h * padded + c, sum);                                                                     \
-            }                                                                                                          \
+/* Computes as many strips of n vectors as fit between channel c and d. Returns the first channel that is left. */
+INLINE size_t small_batch_mix_strips(enum kvc_type type, unsigned heads, unsigned n, const struct mix *mix, size_t c,
+                                     size_t d) {
+    for (; c + n * LANES <= d; c += n * LANES)
+        small_batch_mix_strip(type, heads, n, mix, c);
+    return c;
+}
+
+/* Computes the last channels, fewer than a vector. */
+INLINE void small_batch_mix_end(enum kvc_type type, unsigned heads, const struct mix *mix, size_t c, size_t d) {
+    for (unsigned h = 0; h < heads; h++) {
+        float *to = mix->o + h * mix->padded + c;
+        vf sum = vf_load(to);
+        for (uint32_t j = mix->low; j < mix->high; j++)
+            sum = vf_fma(vf_set(mix->p[h * KVC_TILE + j]),
+                         entry_part_load(type, mix->keys[j] + mix->value_offset, c, d - c), sum);
+        vf_store(to, sum);
     }
-SMALL_BATCH_MIX(small_batch_mix_f32, KVC_F32)
-SMALL_BATCH_MIX(small_batch_mix_f16, KVC_F16)
-SMALL_BATCH_MIX(small_batch_mix_q8, KVC_Q8_0)
+}
+
+/* Computes all channels of 1 to 4 heads. */
+INLINE void small_batch_mix_of(enum kvc_type type, unsigned heads, const struct mix *mix, size_t d) {
+    size_t c = 0;
+    if (heads == 4) {
+        c = small_batch_mix_strips(type, 4, STRIP_OF_4, mix, c, d);
+        c = small_batch_mix_strips(type, 4, 1, mix, c, d);
+    } else if (heads == 3) {
+        c = small_batch_mix_strips(type, 3, STRIP_OF_4, mix, c, d);
+        c = small_batch_mix_strips(type, 3, 1, mix, c, d);
+    } else if (heads == 2) {
+        c = small_batch_mix_strips(type, 2, STRIP_OF_2, mix, c, d);
+        c = small_batch_mix_strips(type, 2, 2, mix, c, d);
+        c = small_batch_mix_strips(type, 2, 1, mix, c, d);
+    } else {
+        c = small_batch_mix_strips(type, 1, 8, mix, c, d);
+        c = small_batch_mix_strips(type, 1, 4, mix, c, d);
+        c = small_batch_mix_strips(type, 1, 1, mix, c, d);
+    }
+    if (c < d)
+        small_batch_mix_end(type, heads, mix, c, d);
+}
+static NEVER_INLINE void small_batch_mix_f32(unsigned heads, const struct mix *mix, size_t d) {
+    small_batch_mix_of(KVC_F32, heads, mix, d);
+}
+static NEVER_INLINE void small_batch_mix_f16(unsigned heads, const struct mix *mix, size_t d) {
+    small_batch_mix_of(KVC_F16, heads, mix, d);
+}
+static NEVER_INLINE void small_batch_mix_q8(unsigned heads, const struct mix *mix, size_t d) {
+    small_batch_mix_of(KVC_Q8_0, heads, mix, d);
+}
 
 #define MIX_AT_ONCE 64 /* number of values that stay in L1 while all heads and channels are computed */
 
 /* Adds p [heads, KVC_TILE] times the tile's values to o [heads, padded_size(d)], with one fma per entry in ascending
- * order. next [next_count] points to the keys that are read after this tile. Those keys and the values are prefetched
- * one by one: the hardware prefetcher does not predict these addresses, and prefetching all rows at once would fill the
- * processor's line fill buffers. */
-static void small_batch_mix(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
-                            uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count,
-                            const float *p, uint32_t heads, uint32_t d, float *o) {
+ * order. The next keys and the values are prefetched one by one: the hardware prefetcher does not predict these
+ * addresses, and prefetching all rows at once would fill the processor's line fill buffers. */
+static void small_batch_mix(const struct tile_entries *tile, struct next_keys next, const float *p, uint32_t heads,
+                            uint32_t d, float *o) {
     const size_t padded = padded_size(d);
-    const bool once = heads == 1;
-    const size_t row_bytes = value_offset / KVC_TILE;
-    const struct small_batch_ahead ahead = {next, next_count, high, row_bytes, fill};
-    for (uint32_t from = low; from < high;) {
-        const uint32_t to = (once && next_count == 0) || high - from < MIX_AT_ONCE ? high : from + MIX_AT_ONCE;
-        for (uint32_t h = 0; h < heads;) {
-            const unsigned some = heads - h >= 4 ? 4 : heads - h;
-            const float *weights = p + (size_t)h * KVC_TILE;
-            const struct small_batch_ahead *steady = h == 0 ? &ahead : NULL;
-            if (type == KVC_F32)
-                small_batch_mix_f32(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
-            else if (type == KVC_F16)
-                small_batch_mix_f16(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
+    const bool all_at_once = heads == 1 && next.count == 0;
+    const struct small_batch_ahead ahead = {next, tile->high, tile->value_offset / KVC_TILE, tile->fill};
+    struct mix mix = {.keys = tile->keys, .value_offset = tile->value_offset, .padded = padded};
+    for (uint32_t from = tile->low; from < tile->high; from = mix.high) {
+        mix.low = from;
+        mix.high = all_at_once || tile->high - from < MIX_AT_ONCE ? tile->high : from + MIX_AT_ONCE;
+        for (uint32_t h = 0, some; h < heads; h += some) {
+            some = heads - h >= 4 ? 4 : heads - h;
+            mix.p = p + (size_t)h * KVC_TILE;
+            mix.o = o + h * padded;
+            mix.ahead = h == 0 ? &ahead : NULL;
+            if (tile->type == KVC_F32)
+                small_batch_mix_f32(some, &mix, d);
+            else if (tile->type == KVC_F16)
+                small_batch_mix_f16(some, &mix, d);
             else
-                small_batch_mix_q8(some, keys, value_offset, from, to, weights, o + h * padded, padded, d, steady);
-            h += some;
+                small_batch_mix_q8(some, &mix, d);
         }
-        from = to;
     }
 }
 
-/* Computes one tile of attention. Replaces its scores p [heads, KVC_TILE] by exp(p - m). Writes the maximum m [heads],
- * the sum l [heads] and the output o [heads, padded_size(d)]. low < high. If `keep` is not NULL, it receives the scores
- * of entries low .. high - 1 in rows that are keep_stride apart. `next` is explained at small_batch_mix. */
-static void small_batch_tile(enum kvc_type type, const unsigned char *const *keys, size_t value_offset, size_t fill,
-                             uint32_t low, uint32_t high, const unsigned char *const *next, uint32_t next_count,
-                             uint32_t heads, uint32_t d, float *p, float *keep, size_t keep_stride, float *m, float *l,
-                             float *o) {
-    for (uint32_t h = 0; keep && h < heads; h++)
-        memcpy(keep + h * keep_stride + low, p + (size_t)h * KVC_TILE + low, (high - low) * sizeof *keep);
+/* Where the scores of a tile's entries are kept before the softmax, in rows that are `stride` apart; NULL: nowhere. */
+struct kept_scores {
+    float *to;
+    size_t stride;
+};
+
+/* The maxima, sums and outputs of tiles before they are merged. */
+struct tile_results {
+    float *m, *l; /* [tiles, heads] */
+    float *o;     /* [tiles, heads, padded_size(d)] */
+};
+
+/* Computes one tile of attention, with low < high, to the first tile of results. Replaces its scores p [heads,
+ * KVC_TILE] by exp(p - m). */
+static void small_batch_tile(const struct tile_entries *tile, struct next_keys next, const struct tile_queries *queries,
+                             float *p, struct kept_scores keep, struct tile_results results) {
+    const uint32_t low = tile->low, high = tile->high, heads = queries->heads, d = queries->d;
+    for (uint32_t h = 0; keep.to && h < heads; h++)
+        memcpy(keep.to + h * keep.stride + low, p + (size_t)h * KVC_TILE + low, (high - low) * sizeof *p);
     for (uint32_t h = 0; h < heads; h++)
-        m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &l[h]);
-    memset(o, 0, heads * padded_size(d) * sizeof *o);
-    small_batch_mix(type, keys, value_offset, fill, low, high, next, next_count, p, heads, d, o);
+        results.m[h] = softmax_tile(p + (size_t)h * KVC_TILE, low, high, &results.l[h]);
+    memset(results.o, 0, heads * padded_size(d) * sizeof *p);
+    small_batch_mix(tile, next, p, heads, d, results.o);
 }
 
 #endif

@@ -135,12 +135,14 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, const s
         const uint32_t some = kvc_min_u32(queries - i, step);
         for (uint32_t j = 0; j < some * group; j++)
             work->in[j] = seen_in_tile(work->seen[i + j / group], tile->first);
-        if (job->many)
+        if (job->many) {
             gemm_scores(work->packed_keys, work->q + (size_t)i * group * size, some * group, work->in, d, true,
                         job->scale, work->s);
-        else if (!job->known)
-            small_batch_scores(type, work->keys, 0, 0, 0, tile->n, tile->n, work->q + (size_t)i * group * size,
-                               some * group, d, job->scale, work->wide, work->s);
+        } else if (!job->known) {
+            const struct tile_entries entries = {.type = type, .keys = work->keys, .high = tile->n};
+            const struct tile_queries tile_queries = {work->q + (size_t)i * group * size, some * group, d, job->scale};
+            small_batch_scores(&entries, tile->n, &tile_queries, work->wide, work->s);
+        }
         for (uint32_t j = 0; job->cap != 0.0f && !job->known && j < some * group; j++)
             cap_scores(work->s + (size_t)j * KVC_TILE, KVC_TILE, job->cap);
         for (uint32_t j = 0; j < some; j++) {

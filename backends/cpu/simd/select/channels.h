@@ -71,23 +71,37 @@ INLINE void prefetch_dots(enum kvc_type type, bool bound, struct dot_ahead *ahea
     }
 }
 
+/* The channels of one pass over a stretch. The first pass begins the sums, the last pass ends them. */
+struct dot_pass {
+    const struct dot_channel *channels;
+    uint32_t dims;
+    bool begin, end;
+};
+
+/* The results. Except for bounds, each sum of head h is multiplied by factor[h], and top[h] collects the largest sums
+ * and nan[h] the lanes that had a NaN. */
+struct dot_results {
+    const float *factor;
+    float *const *out; /* out[h][place] */
+    vf *top;
+    vm *nan;
+};
+
 /* Computes n <= DOT_PLACES entries from `place` on: out[h][place + ...] = sum over ascending channels of fma(q, x,
- * sum). The sum starts from 0 if `begin`, otherwise from the old value of out. At the `end` it is multiplied by
- * factor[h], except for bounds. `part` means that n may be less than DOT_PLACES. At the end, except for bounds, top
- * collects the largest sums and nan the lanes that had a NaN. */
-INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part, const struct dot_channel *channels,
-                      uint32_t dims, bool begin, bool end, size_t place, uint32_t n, struct dot_ahead *ahead,
-                      const float *factor, float *const *out, vf *top, vm *nan) {
+ * sum). The sum starts from 0 in the first pass, otherwise from the old value of out. `part` means that n may be less
+ * than DOT_PLACES. */
+INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part, const struct dot_pass *pass,
+                      size_t place, uint32_t n, struct dot_ahead *ahead, const struct dot_results *to) {
     vf sum[DOT_HEADS][DOT_VECTORS];
     UNROLL
     for (unsigned h = 0; h < heads; h++)
         UNROLL
     for (unsigned v = 0; v < DOT_VECTORS; v++)
-        sum[h][v] = begin  ? vf_zero()
-                    : part ? vf_part_load(out[h] + place + v * LANES, n > v * LANES ? n - v * LANES : 0)
-                           : vf_load(out[h] + place + v * LANES);
-    for (uint32_t i = 0; i < dims; i++) {
-        const struct dot_channel *channel = &channels[i];
+        sum[h][v] = pass->begin ? vf_zero()
+                    : part      ? vf_part_load(to->out[h] + place + v * LANES, n > v * LANES ? n - v * LANES : 0)
+                                : vf_load(to->out[h] + place + v * LANES);
+    for (uint32_t i = 0; i < pass->dims; i++) {
+        const struct dot_channel *channel = &pass->channels[i];
         vf x[DOT_VECTORS], y[DOT_VECTORS];
         prefetch_dots(type, bound, ahead);
         UNROLL
@@ -109,26 +123,26 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
     }
     UNROLL
     for (unsigned h = 0; h < heads; h++) {
-        float *const to = out[h] + place;
-        const vf share = vf_set(factor[h]);
+        float *const out = to->out[h] + place;
+        const vf share = vf_set(to->factor[h]);
         UNROLL
         for (unsigned v = 0; v < DOT_VECTORS; v++) {
             const size_t left = part ? (n > v * LANES ? n - v * LANES : 0) : LANES;
-            if (end && !bound)
+            if (pass->end && !bound)
                 sum[h][v] = vf_mul(sum[h][v], share);
             if (left >= LANES)
-                vf_store(to + v * LANES, sum[h][v]);
+                vf_store(out + v * LANES, sum[h][v]);
             else if (left > 0)
-                vf_part_store(to + v * LANES, sum[h][v], left);
-            if (part && end && !bound) /* padding must be neither the largest value nor a NaN */
+                vf_part_store(out + v * LANES, sum[h][v], left);
+            if (part && pass->end && !bound) /* padding must be neither the largest value nor a NaN */
                 sum[h][v] = vf_select(vm_first(left), sum[h][v], vf_set(-kvc_infinity()));
         }
-        if (!end || bound)
+        if (!pass->end || bound)
             continue;
         UNROLL
         for (unsigned v = 0; v < DOT_VECTORS; v += 2) {
-            top[h] = vf_max(vf_max(sum[h][v], sum[h][v + 1]), top[h]);
-            nan[h] = vm_or(nan[h], vf_unordered(sum[h][v], sum[h][v + 1]));
+            to->top[h] = vf_max(vf_max(sum[h][v], sum[h][v + 1]), to->top[h]);
+            to->nan[h] = vm_or(to->nan[h], vf_unordered(sum[h][v], sum[h][v + 1]));
         }
     }
 }
@@ -160,22 +174,21 @@ INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct
         top[h] = vf_set(-kvc_infinity());
         nan[h] = vf_is_nan(vf_zero());
     }
+    const struct dot_results results = {factor, to_of, top, nan};
     for (size_t first = from, last; first < to; first = last) {
         last = to - first < stretch ? to : first + stretch;
         for (uint32_t part = 0; part < parts; part++) {
             const uint32_t low = dims * part / parts, high = dims * (part + 1) / parts;
-            const bool begin = part == 0, end = part + 1 == parts;
+            const struct dot_pass pass = {channels + low, high - low, part == 0, part + 1 == parts};
             const size_t after = to - last < stretch ? to : last + stretch;
             struct dot_ahead ahead = {channels, channels + (after > last ? dims / parts : 0), last, after, last};
-            if (!end)
+            if (!pass.end)
                 ahead = (struct dot_ahead){channels + high, channels + dims * (part + 2) / parts, first, last, first};
             size_t place = first;
             for (; place + DOT_PLACES <= last; place += DOT_PLACES)
-                dot_strip(type, bound, heads, false, channels + low, high - low, begin, end, place, DOT_PLACES, &ahead,
-                          factor, to_of, top, nan);
+                dot_strip(type, bound, heads, false, &pass, place, DOT_PLACES, &ahead, &results);
             if (place < last)
-                dot_strip(type, bound, heads, true, channels + low, high - low, begin, end, place,
-                          (uint32_t)(last - place), &ahead, factor, to_of, top, nan);
+                dot_strip(type, bound, heads, true, &pass, place, (uint32_t)(last - place), &ahead, &results);
         }
     }
     UNROLL

@@ -148,8 +148,9 @@ static void score_units(const struct select_job *job, struct select_work *work, 
             n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
             head_keys(&head->entries, p + known, more - known, work->keys + known);
             known = more;
-            small_batch_scores(call->lists->format.type, work->keys, 0, 0, 0, n, known, work->q, group, d,
-                               kvc_score_scale(call->scoring.scale, d), work->wide, work->s);
+            const struct tile_entries tile = {.type = call->lists->format.type, .keys = work->keys, .high = n};
+            const struct tile_queries queries = {work->q, group, d, kvc_score_scale(call->scoring.scale, d)};
+            small_batch_scores(&tile, known, &queries, work->wide, work->s);
             for (uint32_t g = 0; cap != 0.0f && g < group; g++)
                 cap_scores(work->s + (size_t)g * KVC_TILE, n, cap);
             known -= n;
