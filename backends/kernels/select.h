@@ -71,6 +71,54 @@ KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u3
     return sides;
 }
 
+/* The values of a page: low and high by channel. `first` is the place of the value of channel 0, and `stride` the
+ * distance between two channels. */
+struct kvc_page_view {
+    KVC_GLOBAL const kvc_u8 *low, *high;
+    kvc_u64 first;
+    kvc_u32 type, stride;
+};
+
+KVC_DEVICE float kvc_page_value(const struct kvc_page_view *page, kvc_u32 channel, kvc_u32 is_low) {
+    return kvc_page_load(page->type, is_low ? page->low : page->high, page->first + (kvc_u64)channel * page->stride);
+}
+
+/* Returns a bound for the scores of a page: the sum over all channels of the query times the side that makes it larger.
+ */
+KVC_DEVICE float kvc_page_bound(const struct kvc_page_view *page, KVC_GLOBAL const float *query, kvc_u32 d) {
+    float dot = 0.0f;
+    for (kvc_u32 c = 0; c < d; c++)
+        dot = kvc_fma(query[c], kvc_page_value(page, c, query[c] < 0.0f), dot);
+    return dot;
+}
+
+/* Return the sum over the chosen channels of the query times an entry, or times a page. `is_positive` is NULL if a page
+ * has one value for each channel. */
+KVC_DEVICE float kvc_entry_dot(kvc_u32 type, kvc_bytes key, KVC_GLOBAL const float *query,
+                               KVC_GLOBAL const kvc_u32 *channel, kvc_u32 dims) {
+    float dot = 0.0f;
+    for (kvc_u32 i = 0; i < dims; i++)
+        dot = kvc_fma(query[channel[i]], kvc_entry_value(type, key, channel[i]), dot);
+    return dot;
+}
+KVC_DEVICE float kvc_page_dot(const struct kvc_page_view *page, KVC_GLOBAL const float *query,
+                              KVC_GLOBAL const kvc_u32 *channel, KVC_GLOBAL const kvc_u32 *is_positive, kvc_u32 dims) {
+    float dot = 0.0f;
+    for (kvc_u32 i = 0; i < dims; i++)
+        dot = kvc_fma(query[channel[i]], kvc_page_value(page, channel[i], is_positive && !is_positive[i]), dot);
+    return dot;
+}
+
+/* Counts the entries of a page that the query sees. */
+KVC_DEVICE kvc_u32 kvc_page_seen(const struct kvc_query_view *view, const struct kvc_head_view *head, kvc_u32 page,
+                                 kvc_u32 page_size) {
+    const kvc_u64 end = ((kvc_u64)page + 1) * page_size;
+    kvc_u32 n = 0;
+    for (kvc_u64 p = (kvc_u64)page * page_size; p < end && p < view->places; p++)
+        n += kvc_query_slot(view, head, (kvc_u32)p) != KVC_MASKED;
+    return n;
+}
+
 /* Grid: (tiles of units of the longest head, KV heads); a unit is an entry or a page. Writes the score of each query
  * head to score [H, stride], and the number of a unit's entries that are seen to seen [kv_heads, stride]. */
 KVC_GROUP_KERNEL(select_units)
@@ -84,6 +132,7 @@ KVC_GROUP_KERNEL(select_units)
     KVC_OPEN(kvc_u32, seen);
     kvc_u32 h = KVC_GROUP_ID(1), group = heads / kv_heads, d = head_size, paged = kind >= KVC_UNITS_PAGE_CHANNELS;
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, units, read = 0;
+    KVC_GLOBAL const kvc_u32 *channel = channels + (kvc_u64)h * d, *is_positive = positives + (kvc_u64)h * d;
     struct kvc_query_view view;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
@@ -94,14 +143,18 @@ KVC_GROUP_KERNEL(select_units)
     units = paged ? (kvc_u32)(((kvc_u64)view.places + page_size - 1) / page_size) : view.places;
     for (kvc_u32 from = 0; from < KVC_TILE && first + from < units; from += KVC_TEAMS) {
         kvc_u32 unit = first + from + KVC_LOCAL_ID() / KVC_WORKERS, leads = KVC_LOCAL_ID() % KVC_WORKERS == 0, n = 0;
-        kvc_u32 here = unit < units, slot = KVC_MASKED;
+        kvc_u32 here = unit < units;
         kvc_bytes key = 0;
+        struct kvc_page_view page;
+        page.low = low;
+        page.high = high;
+        page.first = (kvc_u64)h * d * page_stride + unit;
+        page.type = page_type;
+        page.stride = page_stride;
         if (here && paged) {
-            kvc_u64 end = ((kvc_u64)unit + 1) * page_size;
-            for (kvc_u64 p = (kvc_u64)unit * page_size; p < end && p < view.places; p++)
-                n += kvc_query_slot(&view, &head, (kvc_u32)p) != KVC_MASKED;
+            n = kvc_page_seen(&view, &head, unit, page_size);
         } else if (here) {
-            slot = kvc_query_slot(&view, &head, unit);
+            kvc_u32 slot = kvc_query_slot(&view, &head, unit);
             n = slot != KVC_MASKED;
             if (n)
                 key = kvc_head_key(&arena, &head, slot);
@@ -116,22 +169,12 @@ KVC_GROUP_KERNEL(select_units)
             if (kind == KVC_UNITS_EXACT) {
                 dot = kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, query, key, d), shared_sum) * scale;
             } else if (n && leads && kind == KVC_UNITS_PAGE_BOUND) {
-                for (kvc_u32 c = 0; c < d; c++)
-                    dot = kvc_fma(query[c],
-                                  kvc_page_load(page_type, query[c] < 0.0f ? low : high,
-                                                ((kvc_u64)h * d + c) * page_stride + unit),
-                                  dot);
+                dot = kvc_page_bound(&page, query, d);
+            } else if (n && leads && high) {
+                dot = kvc_page_dot(&page, query, channel, kind == KVC_UNITS_PAGE_CHANNELS ? is_positive : 0, dims) *
+                      factors[(kvc_u64)h * group + g];
             } else if (n && leads) {
-                KVC_GLOBAL const kvc_u32 *channel = channels + (kvc_u64)h * d;
-                KVC_GLOBAL const kvc_u32 *is_positive = positives + (kvc_u64)h * d;
-                for (kvc_u32 i = 0; i < dims; i++) {
-                    kvc_u64 at = ((kvc_u64)h * d + channel[i]) * page_stride + unit;
-                    float x = !high ? kvc_entry_value(entry_type, key, channel[i])
-                              : kind == KVC_UNITS_PAGE_CHANNELS && !is_positive[i] ? kvc_page_load(page_type, low, at)
-                                                                                   : kvc_page_load(page_type, high, at);
-                    dot = kvc_fma(query[channel[i]], x, dot);
-                }
-                dot = dot * factors[(kvc_u64)h * group + g];
+                dot = kvc_entry_dot(entry_type, key, query, channel, dims) * factors[(kvc_u64)h * group + g];
             }
             if (cap != 0.0f && kind != KVC_UNITS_PAGE_BOUND)
                 dot = kvc_capped(dot, cap);
@@ -225,6 +268,62 @@ KVC_KERNEL(select_sums)
     scores_buffer[scores_offset + (kvc_u64)h * stride + i] = n || share_buffer ? sum : -kvc_infinity();
 }
 
+/* The units of a head that is scored. The last units are always read; the others are candidates. */
+struct kvc_unit_range {
+    kvc_u32 places, units, candidates, page_size, whole; /* whole: pages are read whole */
+};
+
+/* Returns the count of a candidate: its entries, or 1 if pages are read whole. */
+KVC_DEVICE kvc_u32 kvc_unit_size(const struct kvc_unit_range *range, kvc_u32 unit) {
+    kvc_u32 left = range->places - unit * range->page_size;
+    return range->whole ? 1u : left < range->page_size ? left : range->page_size;
+}
+
+/* Finds the smallest key of a candidate that is read, one digit of eight bits after another. `need` is how much is read
+ * and becomes how much is read of the candidates with this key. */
+KVC_DEVICE kvc_u32 kvc_find_threshold(const struct kvc_unit_range *range, KVC_GLOBAL const float *score, kvc_u32 *need,
+                                      KVC_LOCAL kvc_u32 *digits) {
+    kvc_u32 threshold = 0;
+    for (kvc_i32 shift = 24; *need && shift >= 0; shift -= 8) {
+        for (kvc_u32 i = KVC_LOCAL_ID(); i < 256; i += KVC_GROUP)
+            digits[i] = 0;
+        KVC_BARRIER();
+        for (kvc_u32 u = KVC_LOCAL_ID(); u < range->candidates; u += KVC_GROUP) {
+            kvc_u32 key = kvc_score_key(score[u]);
+            if (shift == 24 || (key ^ threshold) >> (shift + 8) == 0)
+                KVC_ADD_LOCAL(&digits[key >> shift & 255], kvc_unit_size(range, u));
+        }
+        KVC_BARRIER();
+        threshold |= kvc_find_digit(digits, need) << shift;
+        KVC_BARRIER();
+    }
+    return threshold;
+}
+
+/* Writes how many entries of each unit are read. */
+KVC_DEVICE void kvc_take_units(const struct kvc_unit_range *range, KVC_GLOBAL const float *score, kvc_u32 threshold,
+                               kvc_u32 need, KVC_GLOBAL kvc_u32 *taken, KVC_LOCAL kvc_u32 *shared_sum) {
+    kvc_u32 equal_taken = 0;
+    for (kvc_u32 from = 0; from < range->units; from += KVC_GROUP) {
+        kvc_u32 u = from + KVC_LOCAL_ID(), all, before, size = 0, key = 0, is_equal = 0, takes = 0;
+        if (u < range->candidates && need) {
+            size = kvc_unit_size(range, u);
+            key = kvc_score_key(score[u]);
+            is_equal = key == threshold;
+        }
+        before = equal_taken + kvc_group_before(is_equal ? size : 0, &all, shared_sum);
+        if (is_equal)
+            takes = before >= need ? 0 : need - before < size ? need - before : size;
+        else if (u < range->candidates && need)
+            takes = key > threshold ? size : 0;
+        if (u >= range->candidates)
+            takes = range->page_size;
+        if (u < range->units)
+            taken[u] = range->whole && takes ? range->page_size : takes;
+        equal_taken += all;
+    }
+}
+
 /* Grid: (KV heads). taken [kv_heads, stride] receives how many entries of a unit are read. chosen receives the entries
  * read, in the layout of the list. lanes is [H, 32]. */
 KVC_GROUP_KERNEL(select_reads)
@@ -240,7 +339,8 @@ KVC_GROUP_KERNEL(select_reads)
     kvc_u32 h = KVC_GROUP_ID(0), places = read_count ? read_count[h] : l_count[h], all_read = places <= budget;
     kvc_u32 units = all_read ? 0 : (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size);
     kvc_u32 last = newest < places ? (kvc_u32)newest : places, candidates = all_read ? 0 : units - last, kept = 0;
-    kvc_u32 threshold = 0, need, equal_taken = 0;
+    kvc_u32 threshold, need;
+    struct kvc_unit_range range;
     kvc_u64 best = top > last ? top - last : 0;
     kvc_u64 most = whole || candidates < units ? candidates : (kvc_u64)places; /* limit for `need` */
     KVC_GLOBAL const float *score = scores_buffer + scores_offset + (kvc_u64)h * stride;
@@ -248,39 +348,13 @@ KVC_GROUP_KERNEL(select_reads)
                        *places_read = chosen + (kvc_u64)h * kept_stride;
     KVC_GLOBAL kvc_u32 *taken_of = taken + (kvc_u64)h * stride;
     need = all_read ? 0 : best < most ? (kvc_u32)best : (kvc_u32)most;
-/* The count of a unit: its entries, or 1 if pages are read whole. */
-#define KVC_UNIT_SIZE(u) (whole ? 1u : places - (u)*page_size < page_size ? places - (u)*page_size : page_size)
-    for (kvc_i32 shift = 24; need && shift >= 0; shift -= 8) {
-        for (kvc_u32 i = KVC_LOCAL_ID(); i < 256; i += KVC_GROUP)
-            digits[i] = 0;
-        KVC_BARRIER();
-        for (kvc_u32 u = KVC_LOCAL_ID(); u < candidates; u += KVC_GROUP) {
-            kvc_u32 key = kvc_score_key(score[u]);
-            if (shift == 24 || (key ^ threshold) >> (shift + 8) == 0)
-                KVC_ADD_LOCAL(&digits[key >> shift & 255], KVC_UNIT_SIZE(u));
-        }
-        KVC_BARRIER();
-        threshold |= kvc_find_digit(digits, &need) << shift;
-        KVC_BARRIER();
-    }
-    for (kvc_u32 from = 0; from < units; from += KVC_GROUP) {
-        kvc_u32 u = from + KVC_LOCAL_ID(), all, before, size = 0, key = 0, is_equal = 0, takes = 0;
-        if (u < candidates && need) {
-            size = KVC_UNIT_SIZE(u);
-            key = kvc_score_key(score[u]);
-            is_equal = key == threshold;
-        }
-        before = equal_taken + kvc_group_before(is_equal ? size : 0, &all, shared_sum);
-        if (u < candidates && need && !is_equal)
-            takes = key > threshold ? size : 0;
-        else if (is_equal)
-            takes = before >= need ? 0 : need - before < size ? need - before : size;
-        if (u >= candidates)
-            takes = page_size;
-        if (u < units)
-            taken_of[u] = whole && takes ? page_size : takes;
-        equal_taken += all;
-    }
+    range.places = places;
+    range.units = units;
+    range.candidates = candidates;
+    range.page_size = page_size;
+    range.whole = whole;
+    threshold = kvc_find_threshold(&range, score, &need, digits);
+    kvc_take_units(&range, score, threshold, need, taken_of, shared_sum);
     KVC_BARRIER();
     for (kvc_u32 from = 0; from < places; from += KVC_GROUP) {
         kvc_u32 place = from + KVC_LOCAL_ID(), all, before;
