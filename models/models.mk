@@ -44,7 +44,9 @@ libkvc_la_SOURCES += \
 	models/config/config.c \
 	models/config/config_delta.c \
 	models/config/config_gguf.c \
-	models/config/config_hf.c models/config/config_hf_refused.c \
+	models/config/config_hf.c \
+	models/config/config_hf_layers.c \
+	models/config/config_hf_refused.c \
 	models/config/family.c \
 	models/config/metadata.c \
 	models/config/names.c \

@@ -23,9 +23,21 @@ static inline enum kvc_status kvc_hf_unsupported(const struct kvc_hf_source *in,
                     what ? " is " : "", what ? what : "");
 }
 
+/* Reads a key that is true or false. A missing key leaves *flag as it is. */
+static inline enum kvc_status kvc_hf_read_flag(const struct kvc_hf_source *in, const char *key, bool *flag) {
+    const json_t *value = kvc_hf_get(in->root, key);
+    if (value && !json_is_boolean(value)) {
+        return kvc_fail(in->error, KVC_INPUT, "%s: %s is not true or false", in->path, key);
+    }
+    *flag = value ? json_is_true(value) : *flag;
+    return KVC_OK;
+}
+
 /* Refuses keys that change the computation in an unsupported way. The values 0, false, null and empty are accepted. */
 enum kvc_status kvc_hf_refuse(const struct kvc_hf_source *in, const struct kvc_family *family);
 /* Checks that the activation is the family's. */
 enum kvc_status kvc_hf_check_activation(const struct kvc_hf_source *in, const struct kvc_family *family);
+/* Finds which layers have a window or a recurrent state, which do not rotate, and which have no experts. */
+enum kvc_status kvc_hf_read_layers(const struct kvc_hf_source *in, struct kvc_config *config);
 
 #endif
