@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/types.h"
 #include "core/engine/engine.h"
@@ -34,6 +35,7 @@ static void advice_replace(struct kvc_error *error, const char *format, ...) {
     for (char *at = error->text; (at = strstr(at, "; ")) != NULL; at++)
         end = at;
     const size_t capacity = (size_t)(error->text + sizeof error->text - end);
+    KVC_ASSERT(capacity >= 1 && capacity <= sizeof error->text);
     va_list arguments;
     va_start(arguments, format);
     if (capacity > 2) {

@@ -1,6 +1,7 @@
 /* archive.c - writes numbers and bytes to the sections of an archive in memory, and reads them. */
 #include "core/engine/archive.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 
 #include <stdarg.h>
@@ -32,6 +33,7 @@ void kvc_archive_begin(struct kvc_archive *archive, enum kvc_section section, ui
         archive->count = 0;
     if (archive->reads && archive->fetch)
         archive->status = archive->fetch(archive, section, index);
+    KVC_ASSERT(!archive->reads || archive->at <= archive->count);
 }
 
 void kvc_archive_end(struct kvc_archive *archive, enum kvc_section section, uint32_t index) {
@@ -47,6 +49,7 @@ void kvc_archive_end(struct kvc_archive *archive, enum kvc_section section, uint
 unsigned char *kvc_archive_place(struct kvc_archive *archive, size_t bytes) {
     if (!kvc_archive_fine(archive))
         return NULL;
+    KVC_ASSERT(archive->at <= archive->count);
     if (archive->reads) {
         unsigned char *place = archive->bytes + archive->at;
         if (bytes > archive->count - archive->at) {
@@ -68,6 +71,7 @@ unsigned char *kvc_archive_place(struct kvc_archive *archive, size_t bytes) {
         archive->capacity = (size_t)capacity;
     }
     archive->count += bytes;
+    KVC_ASSERT(archive->count <= archive->capacity);
     return archive->bytes + archive->count - bytes;
 }
 
@@ -94,6 +98,7 @@ void kvc_archive_bool(struct kvc_archive *archive, bool *truth) {
     if (number > 1)
         kvc_archive_fail(archive, KVC_INPUT, "%u was read: must be 0 or 1", number);
     *truth = number == 1;
+    KVC_ASSERT(archive->reads || number <= 1);
 }
 
 void kvc_archive_limited(struct kvc_archive *archive, uint64_t *number, uint64_t most, const char *what) {

@@ -1,6 +1,7 @@
 /* batch.c - the rows of a batch: tokens, positions, cosines and sines, hidden states. */
 #include "core/engine/batch.h"
 
+#include "core/base/assert.h"
 #include "core/base/trig.h"
 #include "core/engine/runner.h"
 
@@ -25,6 +26,7 @@ void kvc_batch_free(struct kvc_runner *runner, struct kvc_batch *batch) {
 void kvc_rope_rows(const struct kvc_rope *rope, const int32_t *positions, const bool *long_factors, uint32_t rows,
                    bool sine, float *out) {
     const uint32_t half = rope->rotary / 2;
+    KVC_ASSERT(rope->rotary % 2 == 0);
     for (uint32_t i = 0; i < rows; i++) {
         const bool long_row = long_factors && long_factors[i] && rope->long_frequency;
         const float *frequency = long_row ? rope->long_frequency : rope->frequency;
@@ -48,6 +50,7 @@ enum kvc_status kvc_batch_fill(struct kvc_runner *runner, struct kvc_batch *batc
     if (status != KVC_OK)
         return status;
     batch->rows = rows;
+    KVC_ASSERT(rows > 0);
     device->ops->upload(device, batch_whole(&batch->positions), positions, rows * sizeof(int32_t));
     if (!network)
         return KVC_OK;
@@ -82,6 +85,7 @@ enum kvc_status kvc_batch_gather(struct kvc_runner *runner, struct kvc_batch *ba
                                  uint32_t rows, struct kvc_error *error) {
     struct kvc_device *device = runner->device;
     const uint32_t hidden = runner->network->hidden;
+    KVC_ASSERT(rows <= batch->rows);
     struct kvc_growable kept = {.kind = KVC_MEMORY_HIDDEN}, indices = {.kind = KVC_MEMORY_SCRATCH};
     enum kvc_status status = kvc_growable_reserve(device, &kept, (size_t)rows * hidden * sizeof(float), error);
     if (status == KVC_OK)

@@ -2,6 +2,7 @@
  * never move. When a head shrinks, only the entries in freed blocks move. */
 #include "core/engine/cache.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/log.h"
 
@@ -55,9 +56,11 @@ enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_extra_slots
     if (!cache->layer)
         return kvc_fail(error, KVC_RESOURCE, "cache: no memory for the lists of %u layers", layers);
     cache->layers = layers;
+    KVC_ASSERT(format->row_bytes == kvc_entry_row_bytes(format->type, format->head_size));
     for (uint32_t l = 0; l < layers; l++) {
         struct kvc_lists *lists = &cache->layer[l].lists;
         cache->layer[l].before = kvc_cache_lists(cache);
+        KVC_ASSERT(heads[l] > 0);
         lists->kv_heads = heads[l];
         lists->format = *format;
         lists->arena = store->arena;
@@ -82,6 +85,7 @@ static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) 
     ops->buffer_free(cache->device, lists->state);
     free(lists->host_base);
     free(layer->blocks);
+    KVC_ASSERT(cache->state_bytes >= layer->state_bytes);
     cache->state_bytes -= layer->state_bytes;
     layer->state_bytes = 0;
 }
@@ -90,6 +94,7 @@ static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) 
 static uint64_t free_head(struct kvc_cache *cache, const struct kvc_cache_layer *layer, uint32_t h, uint32_t kept) {
     const uint32_t had = head_slots(&layer->lists, h), whole = had / KVC_TILE, from = kept / KVC_TILE;
     const uint32_t *names = layer->blocks + kvc_first_block(layer->lists.host_base[h], h);
+    KVC_ASSERT(kept == had || (kept < had && kept % KVC_TILE == 0));
     if (kept == had)
         return 0;
     if (whole > from)
@@ -103,10 +108,11 @@ void kvc_cache_close(struct kvc_cache *cache) {
     for (uint32_t l = 0; cache->layer && l < cache->layers; l++) {
         struct kvc_cache_layer *layer = &cache->layer[l];
         for (uint32_t h = 0; layer->blocks && h < layer->lists.kv_heads; h++)
-            free_head(cache, layer, h, 0);
+            cache->cache_bytes -= free_head(cache, layer, h, 0);
         free_arrays(cache, layer);
         free(layer->count);
     }
+    KVC_ASSERT(cache->cache_bytes == 0 && cache->state_bytes == 0); /* whatever was counted has been freed */
     if (cache->layer)
         cache->device->ops->arena_trim(cache->device, cache->store->arena);
     free(cache->layer);
@@ -152,6 +158,7 @@ void kvc_cache_state_free(struct kvc_cache *cache, size_t bytes, struct kvc_buff
     if (!buffer)
         return;
     cache->device->ops->buffer_free(cache->device, buffer);
+    KVC_ASSERT(bytes <= cache->state_bytes);
     cache->state_bytes -= bytes;
 }
 
@@ -160,6 +167,7 @@ static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base
                                    bool ordered, struct kvc_cache_layer *made, struct kvc_error *error) {
     const struct kvc_ops *ops = cache->device->ops;
     const size_t all = base[heads], named = kvc_first_block(base[heads], heads);
+    KVC_ASSERT(base[0] == 0);
     struct kvc_lists *lists = &made->lists;
     lists->kv_heads = heads;
     lists->columns = columns;
@@ -229,6 +237,7 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
     const uint32_t heads = layer->lists.kv_heads;
     const struct kvc_lists *old = &layer->lists;
     struct fresh fresh = {.blocks = 0};
+    KVC_ASSERT(!old->order || ordered);
     struct kvc_cache_layer made = {
         .count = layer->count, .stale = layer->stale, .before = layer->before, .step_most = layer->step_most};
     enum kvc_status status = make_arrays(cache, base, heads, columns, ordered, &made, error);
@@ -243,6 +252,8 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t had = head_slots(old, h), then = base[h + 1] - base[h], kept = kvc_slots_kept(then, had);
         uint32_t *names = made.blocks + kvc_first_block(base[h], h);
+        KVC_ASSERT(then % KVC_TILE == 0 || then % KVC_TILE == KVC_EXTRA_SLOTS);
+        KVC_ASSERT(!old->host_base || layer->count[h] <= kvc_slots_hold(then));
         if (kept > 0)
             memcpy(names, layer->blocks + kvc_first_block(old->host_base[h], h),
                    kvc_slots_blocks(kept) * sizeof *names);
@@ -251,6 +262,7 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
         if (then != kept && then % KVC_TILE)
             names[then / KVC_TILE] = *extra_slot++;
     }
+    KVC_ASSERT(block == fresh.block + fresh.blocks && extra_slot == fresh.extra_slot + fresh.extra_slots);
     ops->upload(cache->device, (struct kvc_span){made.lists.blocks, 0}, made.blocks,
                 kvc_first_block(base[heads], heads) * sizeof(uint32_t));
     if (old->host_base) {
@@ -299,33 +311,41 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t 
     }
     base[heads] = (uint32_t)all;
     const enum kvc_status status = kvc_cache_relayout(cache, layer, base, columns, layer->lists.order != NULL, error);
+    KVC_ASSERT(kvc_cache_layer_fits(layer));
     free(base);
     return status;
 }
 
 void kvc_cache_appended(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
+    KVC_ASSERT(!cache->layer[l].stale);
     for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++)
         cache->layer[l].count[h] += rows;
+    KVC_ASSERT(kvc_cache_layer_fits(&cache->layer[l])); /* kvc_cache_reserve came first */
 }
 
 void kvc_cache_copy(struct kvc_cache *cache, const struct kvc_cache *from, uint32_t l) {
     const struct kvc_cache_layer *to = &cache->layer[l], *source = &from->layer[l];
     const struct kvc_ops *ops = cache->device->ops;
     const uint32_t heads = to->lists.kv_heads, others = source->lists.kv_heads;
+    KVC_ASSERT(!source->lists.order && !to->lists.order);
+    KVC_ASSERT(heads % others == 0 || others % heads == 0);
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t other = (uint32_t)((uint64_t)h * others / heads), entries = source->count[other];
         ops->arena_copy(cache->device, cache->store->arena, (uint32_t)kvc_divide_up(entries, KVC_TILE),
                         to->blocks + kvc_first_block(to->lists.host_base[h], h),
                         source->blocks + kvc_first_block(source->lists.host_base[other], other));
         to->count[h] = entries;
+        KVC_ASSERT(entries <= kvc_slots_hold(head_slots(&to->lists, h)));
     }
     ops->upload(cache->device, (struct kvc_span){to->lists.count, 0}, to->count, heads * sizeof *to->count);
 }
 
 void kvc_cache_drop(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
     cache->device->ops->drop(cache->device, &(struct kvc_drop){.lists = &cache->layer[l].lists, .rows = rows});
-    for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++)
+    for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++) {
+        KVC_ASSERT(cache->layer[l].count[h] >= rows);
         cache->layer[l].count[h] -= rows;
+    }
 }
 
 enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct kvc_error *error) {
@@ -354,6 +374,7 @@ enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t l, struct
 void kvc_cache_evicted(struct kvc_cache *cache, uint32_t l, struct kvc_span to) {
     struct kvc_cache_layer *layer = &cache->layer[l];
     layer->stale = true;
+    KVC_ASSERT(layer->lists.order);
     if (!to.buffer) {
         kvc_cache_catch_up(cache, l);
         return;
@@ -381,6 +402,8 @@ bool kvc_cache_is_stale(const struct kvc_cache *cache) {
 void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts) {
     for (uint32_t l = 0; l < cache->layers; l++) {
         struct kvc_cache_layer *layer = &cache->layer[l];
+        for (uint32_t h = 0; h < layer->lists.kv_heads && layer->stale; h++)
+            KVC_ASSERT(counts[layer->before + h] <= layer->count[h]); /* an eviction makes no list longer */
         if (layer->stale)
             memcpy(layer->count, counts + layer->before, layer->lists.kv_heads * sizeof *counts);
         layer->stale = false;
@@ -398,6 +421,7 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
                                  struct kvc_error *error) {
     struct kvc_cache_layer *layer = &cache->layer[l];
     const uint32_t heads = layer->lists.kv_heads;
+    KVC_ASSERT(!layer->stale && many > 0);
     if (!layer->lists.order)
         return KVC_OK; /* nothing has been evicted */
     uint32_t *base = malloc((heads + 1) * sizeof(uint32_t));
@@ -409,6 +433,7 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
         const uint32_t have = head_slots(&layer->lists, h);
         const uint64_t wanted = kvc_cache_slots((uint64_t)layer->count[h] + surplus, layer->step_most);
         const uint32_t need = (uint32_t)kvc_min_u64(wanted, have);
+        KVC_ASSERT(layer->count[h] <= kvc_slots_hold(need));
         if (have / KVC_TILE - need / KVC_TILE >= many)
             worth = true;
         base[h + 1] = base[h] + need;
@@ -447,8 +472,11 @@ enum kvc_status kvc_cache_read_positions(const struct kvc_cache *cache, uint32_t
     if (order && by_slot) {
         device->ops->download(device, order, (struct kvc_span){lists->order, first}, slots * sizeof(uint32_t));
         device->ops->download(device, by_slot, (struct kvc_span){lists->position, first}, slots * sizeof(int32_t));
-        for (size_t i = 0; i < some; i++)
+        for (size_t i = 0; i < some; i++) {
+            KVC_ASSERT(order[i] < slots);
             positions[i] = by_slot[order[i]];
+            KVC_ASSERT(i == 0 || positions[i] > positions[i - 1]);
+        }
     } else {
         status = kvc_fail(error, KVC_RESOURCE, "positions: no memory for %zu entries", *count);
     }

@@ -28,6 +28,17 @@ struct kvc_cache {
     uint64_t limit_bytes;          /* 0: no limit */
 };
 
+/* Returns true if every list has slots for its entries, in whole blocks and at most one extra slot. For assertions. */
+static inline bool kvc_cache_layer_fits(const struct kvc_cache_layer *layer) {
+    const uint32_t *base = layer->lists.host_base;
+    for (uint32_t h = 0; h < layer->lists.kv_heads; h++) {
+        const uint32_t slots = base ? base[h + 1] - base[h] : 0, beside = slots % KVC_TILE;
+        if (layer->count[h] > kvc_slots_hold(slots) || (beside && beside != KVC_EXTRA_SLOTS))
+            return false;
+    }
+    return !base || base[0] == 0;
+}
+
 uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size);
 /* Returns the bytes of the blocks that `entries` entries of one head take. */
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries);

@@ -2,6 +2,8 @@
  * slot by slot on the device. */
 #include "core/engine/cache_lists.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,6 +74,7 @@ static enum kvc_status list_open(const struct kvc_cache *cache, uint32_t l, uint
                                  struct kvc_error *error) {
     const struct kvc_cache_layer *layer = &cache->layer[l];
     const uint32_t slots = kvc_cache_head_slots(cache, l, h);
+    KVC_ASSERT(!layer->stale && may_own(slots, layer->count[h]));
     *list = (struct list){.cache = cache,
                           .lists = &layer->lists,
                           .h = h,
@@ -97,6 +100,7 @@ static struct kvc_span part_of(const struct list *list, struct kvc_buffer *buffe
 /* Returns column c of the list's state. */
 static struct kvc_span column_of(const struct list *list, uint32_t c) {
     const size_t first = (size_t)list->lists->columns * list->lists->host_base[list->h];
+    KVC_ASSERT(c < list->lists->columns);
     return (struct kvc_span){list->lists->state, (first + (size_t)c * list->slots) * sizeof(float)};
 }
 
@@ -116,8 +120,10 @@ static void find_indices(const struct list *list) {
             list->order[s] = s;
         list->index[s] = NO_INDEX;
     }
-    for (uint32_t r = 0; r < list->count; r++)
+    for (uint32_t r = 0; r < list->count; r++) {
+        KVC_ASSERT(list->order[r] < list->slots && list->index[list->order[r]] == NO_INDEX); /* each slot once */
         list->index[list->order[r]] = r;
+    }
 }
 
 /* Copies the keys and values of block b to the places of their indices. */
@@ -125,6 +131,7 @@ static void read_block(const struct list *list, uint32_t b, unsigned char *keys,
     struct kvc_device *device = list->cache->device;
     struct kvc_arena *arena = list->cache->store->arena;
     const uint32_t first = b * KVC_TILE;
+    KVC_ASSERT(first < list->slots);
     const uint32_t some = list->slots - first < KVC_TILE ? 1 : KVC_TILE; /* an extra slot is read on its own */
     const size_t row = list->row, half = KVC_TILE * row;
     bool used = false;
@@ -245,6 +252,7 @@ enum kvc_status kvc_cache_clone(struct kvc_cache *cache, const struct kvc_cache 
         const uint32_t slots = kvc_cache_head_slots(from, l, h), first = kvc_first_block(to->host_base[h], h);
         const uint32_t used = source->order ? slots / KVC_TILE : kvc_slots_blocks(from->layer[l].count[h]);
         const uint32_t *names = from->layer[l].blocks + first;
+        KVC_ASSERT(to->host_base[h] == source->host_base[h] && used <= kvc_slots_blocks(slots));
         const uint32_t whole = kvc_min_u32(used, slots / KVC_TILE);
         device->ops->arena_copy(device, cache->store->arena, whole, cache->layer[l].blocks + first, names);
         if (slots % KVC_TILE == 0)
@@ -258,6 +266,8 @@ enum kvc_status kvc_cache_clone(struct kvc_cache *cache, const struct kvc_cache 
     }
     free(entry);
     const size_t all = source->host_base[source->kv_heads];
+    KVC_ASSERT(to->host_base[to->kv_heads] == all && to->columns == source->columns);
+    KVC_ASSERT(!to->order == !source->order);
     copy_buffer(device, to->order, source->order, all * sizeof(uint32_t));
     copy_buffer(device, to->position, source->position, all * sizeof(int32_t));
     copy_buffer(device, to->state, source->state, all * source->columns * sizeof(float));

@@ -5,6 +5,7 @@
  * indices equal positions, so results are the same. */
 #include "core/engine/cache_positions.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/session.h"
 
@@ -36,6 +37,7 @@ static enum kvc_status cache_positions_reserve(struct kvc_session *session, uint
     if (indices <= cache_positions->indices)
         return KVC_OK;
     const size_t rows = (size_t)kvc_round_up(indices, KVC_TILE);
+    KVC_ASSERT(network && network->ropes >= 1 && network->ropes <= 2);
     const size_t bytes = rows * (network->rope[0].rotary / 2) * sizeof(float);
     enum kvc_status status = kvc_growable_reserve(device, &cache_positions->cosine, network->ropes * bytes, error);
     if (status == KVC_OK)
@@ -80,6 +82,8 @@ void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, uin
         return;
     const struct kvc_rope *rope = rope_of(session, layer, &first);
     const size_t index = first + session->cache.layer[layer].count[0] * (size_t)(rope->rotary / 2) * sizeof(float);
+    KVC_ASSERT(session->cache.layer[layer].count[0] == kvc_cache_most(&session->cache, layer));
+    KVC_ASSERT(session->cache.layer[layer].count[0] + (uint64_t)rows <= session->cache_positions.indices);
     const size_t q = row * (size_t)g->heads * g->head_size * sizeof(float);
     const size_t k = row * (size_t)g->kv_heads * g->head_size * sizeof(float);
     const struct kvc_span cosine = kvc_growable_at(&session->cache_positions.cosine, index);
@@ -110,6 +114,7 @@ void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, uint3
     if (!kvc_policy_cache_positions(session->policy, layer))
         return;
     const size_t k_raw = row * (size_t)g->kv_heads * g->head_size * sizeof(float);
+    KVC_ASSERT(first_column(session, layer) + g->head_size == session->cache.layer[layer].lists.columns);
     runner->device->ops->keep_keys(runner->device, &(struct kvc_keep_keys){.lists = &session->cache.layer[layer].lists,
                                                                            .first = first_column(session, layer),
                                                                            .k = kvc_growable_at(&runner->k_raw, k_raw),

@@ -2,6 +2,7 @@
  * It also splits the query projection of gated attention into queries and gates. */
 #include "core/engine/delta.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/runner.h"
 
@@ -31,6 +32,7 @@ static void list_buffers(struct kvc_delta_scratch *scratch, const struct kvc_net
     BUFFER(q_and_gate, 2 * attended);
     BUFFER(attention_gate, attended);
 #undef BUFFER
+    KVC_ASSERT(n == BUFFERS);
 }
 
 void kvc_delta_set_kinds(struct kvc_delta_scratch *scratch) {
@@ -91,6 +93,7 @@ void kvc_delta_part_queries(struct kvc_runner *runner, uint32_t rows) {
     const struct kvc_delta_scratch *scratch = &runner->delta;
     const struct kvc_network *network = runner->network;
     const struct kvc_growable *to[] = {&runner->q_raw, &scratch->attention_gate};
+    KVC_ASSERT(rows <= scratch->index_rows);
     for (size_t i = 0; i < 2; i++)
         runner->device->ops->gather(
             runner->device,
@@ -155,6 +158,7 @@ static void make_heads(const struct mix *mix, const struct kvc_layer *layer) {
     const uint32_t keys = shape->key_heads * shape->key_size, values = shape->heads * shape->value_size;
     /* x / sqrt(|x|^2 + eps) equals the norm of x with eps / d_k, times 1 / sqrt(d_k) */
     const float eps = UNIT_EPS / (float)shape->key_size;
+    KVC_ASSERT(shape->heads % shape->key_heads == 0 && shape->taps > 0);
     project(runner, &scratch->raw, layer->q, mix->rows, keys, false);
     convolve(mix, &scratch->q, layer->q_taps, keys, state.q);
     norm_heads(mix, &scratch->q, network->q_unit, shape->key_heads, shape->key_size, eps);
@@ -173,6 +177,7 @@ void kvc_delta_mix(struct kvc_runner *runner, const struct kvc_layer *layer, con
     const struct mix mix = {runner, segments, count, rows};
     const uint32_t values = shape->heads * shape->value_size;
     const struct kvc_span out = kvc_growable_at(&scratch->out, 0), gate = kvc_growable_at(&scratch->gate, 0);
+    KVC_ASSERT(scratch->out.bytes >= (size_t)rows * values * sizeof(float));
     make_heads(&mix, layer);
     project(runner, &scratch->gate, layer->delta_gate, rows, values, true);
     project(runner, &scratch->decay, layer->delta_decay, rows, shape->heads, true);

@@ -1,4 +1,5 @@
 /* engine.c - opens a backend and keeps the list of known policies. */
+#include "core/base/assert.h"
 #include "core/engine/open_device.h"
 #include "core/engine/trace.h"
 #include "core/ranks/direct.h"
@@ -82,6 +83,7 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         return status;
     }
     made->device->log = &made->log;
+    KVC_ASSERT(made->device->ops && made->device->ops->name);
     made->math = options->math;
     made->ranks = kvc_ranks_several(options->ranks) ? options->ranks : NULL;
     if (made->ranks)
@@ -209,6 +211,7 @@ enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_
     engine->policies = grown;
     grown[engine->policy_count++] = policy;
     grown[engine->policy_count] = NULL;
+    KVC_ASSERT(kvc_engine_find_policy(engine, policy->name, strlen(policy->name)) == policy);
     return KVC_OK;
 }
 

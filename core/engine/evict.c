@@ -3,6 +3,7 @@
  * that are rotated by their index. */
 #include "core/engine/evict.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/log.h"
 #include "core/engine/expired.h"
@@ -44,6 +45,7 @@ enum kvc_status kvc_evict_reserve(struct kvc_stage *stage, struct kvc_read_list 
     if (status == KVC_OK)
         status = kvc_growable_reserve(runner->device, &runner->stage.kept_count, heads * sizeof(uint32_t), error);
     *kept = (struct kvc_read_list){runner->stage.kept_count.buffer, runner->stage.kept_index.buffer, stride};
+    KVC_ASSERT(stride >= kvc_cache_most(&stage->session->cache, stage->layer));
     return status;
 }
 
@@ -56,6 +58,8 @@ static enum kvc_status evict_unkept(struct kvc_stage *stage, const struct kvc_re
     if (status != KVC_OK)
         return status;
     const struct kvc_span to = session->in_prompt ? none : session->evictions.counts;
+    KVC_ASSERT(kept->stride >= kvc_cache_most(&session->cache, stage->layer));
+    KVC_ASSERT(session->in_prompt || to.buffer);
     device->ops->evict(device, &(struct kvc_evict){.lists = &kvc_stage_lists(stage)->lists, .kept = kept});
     kvc_cache_evicted(&session->cache, stage->layer, to);
     kvc_select_evicted(session, stage->layer, kept, to);
@@ -213,6 +217,7 @@ static uint32_t indices_at(const int32_t *held, size_t held_count, const int32_t
         if (i < count && positions[i] == held[r])
             indices[n++] = (uint32_t)r;
     }
+    KVC_ASSERT(n <= count && n <= held_count);
     return n;
 }
 
@@ -280,6 +285,7 @@ enum kvc_status kvc_stage_keep_again(struct kvc_stage *stage, struct kvc_error *
         return status;
     const struct kvc_read_list kept = {runner->stage.kept_count.buffer, runner->stage.kept_index.buffer,
                                        runner->stage.kept_stride};
+    KVC_ASSERT(kept.count && kept.stride % KVC_TILE == 0);
     return evict_unkept(stage, &kept, error);
 }
 
@@ -291,6 +297,7 @@ enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uin
     struct kvc_device *device = session->runner->device;
     struct kvc_planned_keep *planned = &session->evictions.planned[stage->layer];
     const size_t words = stage->info.kv_heads * sizeof(uint32_t);
+    KVC_ASSERT(stage->layer < session->cache.layers);
     if (head >= stage->info.kv_heads || count > stage->info.entries)
         return kvc_fail(error, KVC_USAGE, "policy: a plan of %u indices for head %u: at most %llu of head 0 to %u",
                         count, head, (unsigned long long)stage->info.entries, stage->info.kv_heads - 1);
@@ -326,6 +333,7 @@ enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error
         return status;
     const struct kvc_read_list kept = {planned->count.buffer, planned->index.buffer, planned->stride};
     status = evict_unkept(stage, &kept, error);
+    KVC_ASSERT(planned->stride >= stage->info.entries);
     if (session->in_prompt) /* the plan is as large as the prompt: free it now */
         kvc_evict_forget_plan(session, stage->layer);
     return status;

@@ -3,6 +3,7 @@
  * are used. */
 #include "core/engine/experts.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/runner.h"
 #include "core/engine/sharded.h"
@@ -30,6 +31,7 @@ static void list_buffers(struct kvc_experts_scratch *scratch, const struct kvc_n
     BUFFER(shared, shared ? rows * hidden : 0);
     BUFFER(shared_logit, shared ? rows : 0);
 #undef BUFFER
+    KVC_ASSERT(n == BUFFERS);
 }
 
 void kvc_experts_set_kinds(struct kvc_experts_scratch *scratch) {
@@ -71,6 +73,7 @@ static void pass_shared(struct kvc_runner *runner, const struct kvc_layer *layer
     const struct kvc_experts_scratch *s = &runner->experts;
     const struct kvc_span gate = all_of(&s->gate), up = all_of(&s->up);
     const uint32_t width = runner->network->shared_feed;
+    KVC_ASSERT(width > 0 && s->shared.bytes > 0);
     struct kvc_input in = {.x = all_of(&runner->normed), .rows = rows, .K = runner->network->hidden};
     kvc_linear_pass(runner, all_of(&s->shared_logit), in, layer->shared_router, none, 1);
     in.again = true;
@@ -91,6 +94,8 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     const struct kvc_network *network = runner->network;
     const struct kvc_experts_scratch *s = &runner->experts;
     const uint32_t pairs = rows * network->experts_used;
+    KVC_ASSERT(network->experts_used >= 1 && network->experts_used <= network->experts &&
+               s->x.bytes >= (size_t)pairs * network->hidden * sizeof(float));
     const struct kvc_span normed = all_of(&runner->normed), logits = all_of(&s->logits), share = all_of(&s->share);
     const struct kvc_span x = all_of(&s->x), gate = all_of(&s->gate), up = all_of(&s->up), pair = all_of(&s->pair);
     struct kvc_input in = {.x = normed, .rows = rows, .K = network->hidden};

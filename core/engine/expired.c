@@ -3,6 +3,7 @@
  * expired. After a method has evicted, their positions decide. */
 #include "core/engine/expired.h"
 
+#include "core/base/assert.h"
 #include "core/stage/stage.h"
 
 /* Evicts every entry of the layer that the rule does not keep. */
@@ -20,6 +21,7 @@ static enum kvc_status evict_by_rule(struct kvc_session *session, uint32_t layer
         status = kvc_cache_make_order(&session->cache, layer, error);
     if (status != KVC_OK)
         return status;
+    KVC_ASSERT(stride >= kvc_cache_most(&session->cache, layer));
     *kept = (struct kvc_read_list){runner->stage.kept_count.buffer, runner->stage.kept_index.buffer, stride};
     device->ops->keep(device, &(struct kvc_keep_rules){.lists = lists, .rules = rule, .rule_count = 1, .kept = kept});
     device->ops->evict(device, &(struct kvc_evict){.lists = lists, .kept = kept});
@@ -45,6 +47,7 @@ enum kvc_status kvc_expired_evict(struct kvc_session *session, uint32_t layer, u
     const uint64_t expired = kvc_window_expired(kvc_runner_window(session->runner, layer), held);
     const struct kvc_span none = {NULL, 0};
     struct kvc_read_list kept;
+    KVC_ASSERT(expired <= held && expired % KVC_TILE == 0);
     if (session->evictions.thinned[layer])
         return session->in_prompt || next % KVC_TILE == 0 ? evict_hidden(session, layer, next, none, &kept, error)
                                                           : KVC_OK;

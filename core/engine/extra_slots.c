@@ -2,6 +2,8 @@
  * blocks. */
 #include "core/engine/extra_slots.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 
 #define MOST_BLOCKS (KVC_EXTRA_SLOT / KVC_TILE) /* limit: the block number must fit into a slot's name */
@@ -31,8 +33,10 @@ static enum kvc_status take_one(struct kvc_extra_slots *extra_slots, uint32_t *n
     if (status != KVC_OK)
         return status;
     struct kvc_extra_block *block = &extra_slots->block[i];
+    KVC_ASSERT(block->taken < KVC_TILE);
     while (block->bits[slot / 64] >> slot % 64 & 1)
         slot++;
+    KVC_ASSERT(slot < KVC_TILE && block->number < MOST_BLOCKS);
     block->bits[slot / 64] |= (uint64_t)1 << slot % 64;
     block->taken++;
     *name = KVC_EXTRA_SLOT + block->number * KVC_TILE + slot;
@@ -55,9 +59,13 @@ void kvc_extra_slots_free(struct kvc_extra_slots *extra_slots, uint32_t count, c
     for (uint32_t n = 0; n < count; n++) {
         const uint32_t number = (names[n] - KVC_EXTRA_SLOT) / KVC_TILE, slot = names[n] % KVC_TILE;
         uint32_t i = 0;
-        while (extra_slots->block[i].number != number)
+        KVC_ASSERT(names[n] >= KVC_EXTRA_SLOT);
+        while (extra_slots->block[i].number != number) {
             i++;
+            KVC_ASSERT(i < extra_slots->blocks);
+        }
         struct kvc_extra_block *block = &extra_slots->block[i];
+        KVC_ASSERT(block->bits[slot / 64] >> slot % 64 & 1); /* a slot is freed once */
         block->bits[slot / 64] &= ~((uint64_t)1 << slot % 64);
         if (--block->taken > 0)
             continue;

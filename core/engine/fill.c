@@ -2,6 +2,8 @@
  * the prompt. Each part of rows uses a different section of one array of values. */
 #include "core/engine/fill.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 
 #define STEP 8u      /* sections begin at multiples of this number of floats */
@@ -49,6 +51,8 @@ void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const 
     const size_t narrow = (size_t)part->rows * g->kv_heads * g->head_size * sizeof(float);
     /* the first row that policies read */
     const uint64_t window = kvc_session_rows(session) - session->prompt.window.rows;
+    KVC_ASSERT(session->prompt.window.rows <= kvc_session_rows(session));
+    KVC_ASSERT(wide + (size_t)STEP * STEPS * sizeof(float) <= fill->values.bytes);
     /* for methods that keep unrotated keys */
     device->ops->copy(device, kvc_growable_at(&runner->k_raw, 0), stretch(fill), narrow);
     if (part->kind != KVC_ROWS_PROMPT || (uint64_t)session->prompt.chunk_from + part->row + part->rows > window) {

@@ -2,6 +2,7 @@
  * an overflow, turns every later value into NaN, so results would be meaningless. */
 #include "core/engine/finite.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 
 #include <stdlib.h>
@@ -44,6 +45,7 @@ enum kvc_status kvc_finite_hidden(struct kvc_runner *runner, const struct kvc_ba
     enum kvc_status status = KVC_OK;
     for (uint32_t from = 0; from < rows && status == KVC_OK; from += block) {
         const uint32_t some = kvc_min_u32(rows - from, block);
+        KVC_ASSERT((row + (size_t)from + some) * bytes <= batch->hidden.bytes);
         device->ops->download(device, values, kvc_growable_at(&batch->hidden, (row + from) * bytes), some * bytes);
         status = device->ops->sync(device, error);
         for (uint32_t i = 0; i < some && status == KVC_OK; i++) {

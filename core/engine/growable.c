@@ -1,8 +1,11 @@
 /* growable.c - device memory that is replaced by a larger buffer on demand. */
 #include "core/engine/growable.h"
 
+#include "core/base/assert.h"
+
 enum kvc_status kvc_growable_reserve(struct kvc_device *device, struct kvc_growable *growable, size_t bytes,
                                      struct kvc_error *error) {
+    KVC_ASSERT((growable->buffer != NULL) == (growable->bytes > 0));
     if (bytes <= growable->bytes)
         return KVC_OK;
     struct kvc_buffer *buffer;

@@ -2,6 +2,7 @@
  * are quantized once. */
 #include "core/engine/linear.h"
 
+#include "core/base/assert.h"
 #include "core/engine/runner.h"
 
 /* Returns true if the weight is stored in blocks of integers, whatever the other weights are. Plain floats and FP8 are
@@ -55,6 +56,7 @@ static struct kvc_int8_rows quantized(struct kvc_runner *runner, const struct kv
                                        .sum = kvc_growable_at(&scratch->sum, 0)};
     const bool there =
         (in->again && scratch->holds) || kvc_sharded_gather_int8(runner, rows, in->x, in->rows, in->K, in->parts);
+    KVC_ASSERT(in->K % 32 == 0 && (size_t)in->rows * in->K <= scratch->quant.bytes);
     if (!there)
         runner->device->ops->quantize_rows(
             runner->device,
@@ -79,6 +81,7 @@ void kvc_linear_own(struct kvc_runner *runner, struct kvc_span y, struct kvc_inp
 void kvc_linear_pass(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
                      struct kvc_span bias, uint64_t N) {
     const bool shared = kvc_sharded_splits(runner, N);
+    KVC_ASSERT(kvc_sharded_own(runner, N) <= N);
     const struct kvc_span own = shared ? kvc_sharded_buffer(runner, in.rows * kvc_sharded_own(runner, N)) : y;
     kvc_linear_own(runner, own, in, w, bias);
     if (shared)
@@ -89,6 +92,7 @@ void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct
                             const struct kvc_weight *w, struct kvc_span bias, struct kvc_span first) {
     struct kvc_device *device = runner->device;
     const uint32_t experts = runner->network->experts;
+    KVC_ASSERT(experts > 0);
     runner->linear.holds = runner->linear.holds && in.again;
     if (runner->linear.int8 && is_int8(w))
         device->ops->expert_linear_int8(device, &(struct kvc_expert_linear_int8){.y = y,

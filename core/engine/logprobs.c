@@ -1,4 +1,5 @@
 /* logprobs.c - computes log probabilities from logits, bit-identical on every machine. */
+#include "core/base/assert.h"
 #include "core/base/canon.h"
 #include "core/base/float.h"
 #include "core/base/trig.h"
@@ -12,6 +13,7 @@ static size_t insert(struct kvc_logprob *best, size_t count, size_t most, float 
     if (count == most && (most == 0 || key <= kvc_score_key(best[most - 1].logprob)))
         return count;
     size_t at = count < most ? count : most - 1;
+    KVC_ASSERT(count <= most);
     for (; at > 0 && key > kvc_score_key(best[at - 1].logprob); at--)
         best[at] = best[at - 1];
     best[at] = (struct kvc_logprob){token, logit};

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 
 #define STATE_ALIGNMENT 16u /* in floats: each part of a state begins at a cache line */
@@ -46,6 +47,7 @@ uint32_t kvc_network_owner(const struct kvc_network *network, uint32_t kv_head) 
             break;
         rank++;
     }
+    KVC_ASSERT(rank < split->ranks && kv_head < network->part.kv_heads);
     return rank;
 }
 

@@ -8,6 +8,7 @@
  * twice, plus once for each observing session, however many sessions share the prompt. */
 #include "core/engine/pass.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/coordinator.h"
 #include "core/engine/pipeline.h"
@@ -28,6 +29,7 @@ static void pass_append(struct kvc_session *session, uint32_t layer, const struc
                         const struct kvc_projected *projected) {
     struct kvc_runner *runner = session->runner;
     const struct kvc_segment segment = segment_of(session, layer, part);
+    KVC_ASSERT(part->stored <= part->rows);
     kvc_runner_append(runner, &segment, 1, projected->k, projected->v,
                       kvc_growable_at(&runner->prompt.positions, part->row * sizeof(int32_t)));
     kvc_cache_appended(&session->cache, layer, part->stored);
@@ -49,6 +51,8 @@ static void copy_queries(struct kvc_session *session, struct kvc_queries *querie
     struct kvc_device *device = runner->device;
     const struct kvc_geometry *g = &runner->geometry;
     const size_t word = sizeof(float), m = g->heads * word, q = m * g->head_size;
+    KVC_ASSERT((to + count) * q <= queries->q.bytes && (to + count) * word <= queries->positions.bytes);
+    KVC_ASSERT((from + (size_t)count) * q <= runner->q.bytes);
     device->ops->copy(device, kvc_growable_at(&queries->q, to * q), kvc_growable_at(&runner->q, from * q), count * q);
     device->ops->copy(device, kvc_growable_at(&queries->maximum, to * m), kvc_growable_at(&runner->maximum, from * m),
                       count * m);
@@ -76,9 +80,11 @@ static void keep_queries(struct kvc_session *session, uint32_t layer, const stru
     }
     /* keep only the rows among the last window.rows of the prompt */
     const uint64_t first = kvc_session_rows(session) - prompt->window.rows;
+    KVC_ASSERT(prompt->window.rows <= kvc_session_rows(session));
     const uint64_t at = (uint64_t)prompt->chunk_from + part->row, end = at + part->rows;
     if (end > first) {
         const uint32_t skip = (uint32_t)(first > at ? first - at : 0);
+        KVC_ASSERT(skip < part->rows && at + skip - first + (part->rows - skip) <= prompt->window.rows);
         copy_queries(session, &prompt->window, set * prompt->window.rows + (at + skip - first), part->row + skip, skip,
                      part->rows - skip);
     }
@@ -141,6 +147,7 @@ static struct kvc_stage window_stage(struct kvc_session *session, uint32_t layer
     const struct kvc_geometry *g = &session->runner->geometry;
     const struct kvc_queries *window = &session->prompt.window;
     const size_t first = window->rows * kvc_session_query_set(session, layer) * sizeof(float);
+    KVC_ASSERT(layer < session->cache.layers);
     struct kvc_stage stage = kvc_stage_make(session, layer);
     stage.queries = window->rows;
     stage.q = kvc_growable_at(&window->q, first * g->heads * g->head_size);
@@ -156,6 +163,7 @@ static struct kvc_stage window_stage(struct kvc_session *session, uint32_t layer
 static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
                                   struct kvc_error *error) {
     const uint64_t away = session->turn - kvc_session_rows(session);
+    KVC_ASSERT(kvc_session_rows(session) <= session->turn);
     if (!session->prompt.chunking.chunk)
         session->held[layer] = kvc_expired_left(session, layer, kvc_cache_most(&session->cache, layer) + away);
     session->runner->coordinator->most_of_heads(session, &session->held[layer], 1);
@@ -202,6 +210,7 @@ static enum kvc_status pass_evict(struct kvc_session *session, const struct kvc_
 static enum kvc_status pass_reserve(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {
     const struct kvc_prompt *prompt = &session->prompt;
     const uint64_t stored = (uint64_t)prompt->chunk_rows + kvc_prompt_extra_stored(session);
+    KVC_ASSERT(!session->cache.layer[layer].stale);
     enum kvc_status status =
         kvc_cache_reserve(&session->cache, layer, stored,
                           kvc_policy_all_columns(session->policy, layer, session->cache.format.head_size), error);
@@ -272,6 +281,7 @@ static enum kvc_status divide_saturated(struct kvc_session *const *sessions, siz
     for (size_t i = 0; i < count; i++)
         if (sessions[i]->prompt.has_rows)
             stored += sessions[i]->cache.layer[layer].lists.kv_heads;
+    KVC_ASSERT(stored > 0 && device->saturated >= saturated);
     for (size_t i = 0; i < count && device->saturated > saturated; i++)
         sessions[i]->sums.saturated +=
             (device->saturated - saturated) * sessions[i]->cache.layer[layer].lists.kv_heads / stored;
@@ -285,6 +295,7 @@ static enum kvc_status end_shared_layer(struct kvc_session *session, const struc
     const uint64_t saturated = device->saturated;
     if (!kvc_session_lives(session))
         return KVC_OK;
+    KVC_ASSERT(session->prompt.chunk_rows == owner->prompt.chunk_rows && session->turn == owner->turn);
     if (!session->prompt.has_rows && pass_prepare(session, layer))
         kvc_cache_copy(&session->cache, &owner->cache, layer);
     if (kvc_session_lives(session))
@@ -300,11 +311,13 @@ enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count
     if (!owner)
         return kvc_prompts_live(sessions, count, error);
     const uint32_t rows = owner->prompt.chunk_rows;
+    KVC_ASSERT(rows > 0 && owner->chunk > 0);
     const uint64_t saturated = owner->runner->device->saturated;
     enum kvc_status status = KVC_OK;
     for (uint32_t row = 0, some; row < rows && status == KVC_OK; row += some) {
         some = kvc_min_u32(rows - row, owner->chunk);
         const struct kvc_row_span part = {row, some, some, KVC_ROWS_PROMPT, owner};
+        KVC_ASSERT(row + (uint64_t)some <= rows);
         status = kvc_engine_go_on(owner->runner->engine, error);
         if (status == KVC_OK)
             status = pass_part(sessions, count, source, layer, &part, error);
@@ -346,6 +359,7 @@ enum kvc_status kvc_pass_settle(struct kvc_session *session, const struct kvc_ro
                                 struct kvc_error *error) {
     const struct kvc_network *network = session->runner->network;
     const uint32_t last = network->part.first_layer + network->part.own_layers - 1;
+    KVC_ASSERT(last < network->layers);
     enum kvc_status status = kvc_pipeline_keep(session, error);
     if (status != KVC_OK || !session->prompt.last_chunk)
         return status;

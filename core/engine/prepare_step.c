@@ -3,6 +3,7 @@
  * a method's plan of what to keep. After the step, the counts are updated. */
 #include "core/engine/prepare_step.h"
 
+#include "core/base/assert.h"
 #include "core/engine/expired.h"
 #include "core/stage/stage_call.h"
 
@@ -104,6 +105,7 @@ enum kvc_status kvc_step_begin(struct kvc_session *session, struct kvc_error *er
         if (status != KVC_OK)
             return status;
     }
+    KVC_ASSERT(!session->in_prompt && !kvc_cache_is_stale(&session->cache) && !kvc_select_is_stale(session));
     session->step++;
     enum kvc_status status = kvc_cache_positions_reserve(session, 1, error);
     for (uint32_t l = 0; l < session->cache.layers && status == KVC_OK; l++)
@@ -116,6 +118,7 @@ enum kvc_status kvc_step_begin(struct kvc_session *session, struct kvc_error *er
 void kvc_step_cancel(struct kvc_session *session) { session->step--; }
 
 void kvc_step_end(struct kvc_session *session) {
+    KVC_ASSERT(session->tokens < INT32_MAX && session->step > 0);
     session->tokens++;
     session->sums.steps++;
 }
@@ -170,6 +173,7 @@ void kvc_step_take_counts(struct kvc_runner *runner, struct kvc_session *const *
     for (size_t i = 0; i < count; i++) {
         struct kvc_session *session = sessions[i];
         const uint32_t *counts = runner->host_counts + session->evictions.counts.offset / sizeof *counts;
+        KVC_ASSERT(session->evictions.counts.offset / sizeof *counts + count_words(session) <= runner->count_capacity);
         kvc_cache_take_counts(&session->cache, counts);
         kvc_select_take_counts(session, counts + kvc_cache_lists(&session->cache));
         if (!session->failed)

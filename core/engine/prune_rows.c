@@ -2,6 +2,7 @@
  * rows (kvc_stage_prune_tokens), and the others are dropped after the layer's prompt stage. */
 #include "core/engine/prune_rows.h"
 
+#include "core/base/assert.h"
 #include "core/stage/stage.h"
 
 #include <stdlib.h>
@@ -38,8 +39,10 @@ enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *
 static void find_rows(const struct kvc_session *session, uint32_t *index, uint32_t extra) {
     const struct kvc_prompt *prompt = &session->prompt;
     for (uint32_t i = 0, at = 0; i < prompt->next_rows; i++) {
-        while (kvc_session_row(session, at) != prompt->next_kept_rows[i])
+        while (kvc_session_row(session, at) != prompt->next_kept_rows[i]) {
             at++;
+            KVC_ASSERT(at < prompt->chunk_rows); /* the rows kept next are some of those kept now */
+        }
         index[i] = at;
     }
     for (uint32_t i = 0; i < extra; i++)
@@ -56,6 +59,7 @@ enum kvc_status kvc_prune_rows(struct kvc_session *session, const struct kvc_row
     if (!index)
         return kvc_fail(error, KVC_RESOURCE, "session: no memory for %u rows", rows + extra);
     find_rows(session, index, extra);
+    KVC_ASSERT(rows > 0 && rows < kvc_session_rows(session));
     free(prompt->kept_rows);
     prompt->kept_rows = prompt->next_kept_rows;
     prompt->kept_row_count = prompt->chunk_rows = rows;

@@ -2,6 +2,7 @@
  * read. */
 #include "core/engine/record.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/coordinator.h"
 
@@ -36,6 +37,7 @@ void kvc_record_output(struct kvc_session *session, uint32_t layer, struct kvc_s
     const struct kvc_geometry *g = &session->runner->geometry;
     if (!session->record.output)
         return;
+    KVC_ASSERT(session->record.output_row);
     device->ops->download(device, session->record.output_row, attended,
                           (size_t)g->heads * g->head_size * sizeof(float));
     session->record.output(session->record.output_user, layer, session->record.output_row);
@@ -66,6 +68,7 @@ enum kvc_status kvc_record_reads(struct kvc_session *session, uint32_t layer, co
         }
         uint32_t count;
         device->ops->download(device, &count, (struct kvc_span){reads->count, h * sizeof count}, sizeof count);
+        KVC_ASSERT(count <= held && count <= reads->stride);
         uint32_t *indices = malloc(count * sizeof *indices + 1);
         if (!indices)
             return kvc_fail(error, KVC_RESOURCE, "session: no memory to record what is read");
@@ -74,8 +77,10 @@ enum kvc_status kvc_record_reads(struct kvc_session *session, uint32_t layer, co
                                   (struct kvc_span){reads->index, (size_t)h * reads->stride * sizeof *indices},
                                   count * sizeof *indices);
         /* in place: indices ascend, so no element is overwritten before it is read */
-        for (uint32_t i = 0; i < count; i++)
+        for (uint32_t i = 0; i < count; i++) {
+            KVC_ASSERT(indices[i] >= i && indices[i] < held);
             recorded->positions[i] = recorded->positions[indices[i]];
+        }
         recorded->count = count;
         free(indices);
     }

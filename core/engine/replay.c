@@ -1,4 +1,5 @@
 /* replay.c - runs a policy on tensors of any origin: attention, cache and stages without a model. */
+#include "core/base/assert.h"
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/pass.h"
@@ -95,6 +96,7 @@ void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *us
 /* Uploads rows of `width` floats to row `to` of a scratch buffer. */
 static void replay_put(struct kvc_replay *replay, const struct kvc_growable *growable, uint32_t to, const float *x,
                        size_t rows, size_t width) {
+    KVC_ASSERT((to + rows) * width * sizeof(float) <= growable->bytes);
     struct kvc_device *device = replay->runner->device;
     device->ops->upload(device, kvc_growable_at(growable, to * width * sizeof(float)), x, rows * width * sizeof(float));
 }
@@ -114,6 +116,7 @@ static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_
  * them. */
 static size_t neighbours(const struct kvc_session *session, const struct kvc_row_span *part, uint32_t i, size_t *from) {
     const uint32_t at = session->prompt.chunk_from + part->row + i;
+    KVC_ASSERT(at < kvc_session_rows(session));
     *from = kvc_session_row(session, at);
     return session->prompt.kept_rows ? 1 : part->rows;
 }
@@ -139,6 +142,7 @@ static enum kvc_status upload_rows(void *user, uint32_t layer, const struct kvc_
         device->ops->zero(device, replay_whole(&runner->v), part->rows * narrow * sizeof(float));
     } else if (part->kind == KVC_ROWS_PROBE) {
         const uint32_t chunk = session->prompt.chunk_from / session->prompt.chunking.chunk;
+        KVC_ASSERT(part->rows == session->prompt.probes);
         if (chunk >= given->probe_chunks || !given->probe[chunk] || replay->probe_rows != part->rows)
             return kvc_fail(error, KVC_INPUT, "replay: layer %u, chunk %u: %u probe queries must come with the prompt",
                             layer, chunk, part->rows);

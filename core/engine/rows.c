@@ -2,6 +2,7 @@
  * probes); and buffers for the queries that methods will read. */
 #include "core/engine/rows.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/coordinator.h"
 
@@ -57,6 +58,7 @@ enum kvc_status kvc_prompt_set_window(struct kvc_session *session, uint32_t rows
     struct kvc_queries *window = &session->prompt.window;
     const uint32_t wanted = kvc_policy_queries(session->policy), count = kvc_min_u32(wanted, rows);
     window->rows = count;
+    KVC_ASSERT(count <= rows);
     if (count == 0)
         return KVC_OK;
     enum kvc_status status = reserve_queries(session, window, count, sets(session), error);
@@ -105,6 +107,8 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
         return kvc_fail(error, KVC_USAGE, "session: %llu tokens after %llu; at most %d fit", (unsigned long long)rows,
                         (unsigned long long)session->tokens, INT32_MAX);
     session->prompt.chunking = (struct kvc_chunking){.chunk = 0};
+    KVC_ASSERT(!session->in_prompt && !session->prompt.kept_rows);
+    KVC_ASSERT(session->turn <= session->tokens);
     kvc_policy_chunking(session->policy, &session->prompt.chunking);
     session->prompt.probes = (uint32_t)kvc_min_u64(session->prompt.chunking.probe, rows);
     enum kvc_status status = kvc_prompt_set_window(session, (uint32_t)rows, error);
@@ -145,6 +149,7 @@ void kvc_prompt_end(struct kvc_session *session) {
     /* the queries of a whole prompt are too large to keep for the next prompt */
     if (kvc_policy_queries(session->policy) == UINT32_MAX)
         kvc_prompt_free_queries(device, &session->prompt.window);
+    KVC_ASSERT(session->in_prompt && session->tokens + session->turn <= INT32_MAX);
     session->tokens += session->turn;
     session->sums.prompt_peak = session->cache.peak_bytes;
     session->in_prompt = false;
@@ -229,6 +234,8 @@ static void load_rows(const struct kvc_session *session, const struct kvc_row_so
         loaded->positions[i] = position_of(session, row);
         loaded->tokens[i] = source->tokens ? source->tokens[kvc_session_row(session, row)] : 0;
         loaded->causal_offset[i] = end - 1 - in_chunk;
+        KVC_ASSERT(loaded->causal_offset[i] < rows);
+        KVC_ASSERT(i == 0 || loaded->positions[i] > loaded->positions[i - 1]);
     }
 }
 
@@ -238,6 +245,7 @@ static void load_extra(const struct kvc_session *session, const struct kvc_row_s
     const struct kvc_prompt *prompt = &session->prompt;
     const uint32_t extra = kvc_prompt_extra_rows(session);
     for (uint32_t i = 0; i < extra; i++) {
+        KVC_ASSERT(prompt->last_chunk || extra <= prompt->probes);
         const uint64_t probe = session->turn - prompt->probes + i; /* its row of the prompt */
         if (prompt->last_chunk) {
             loaded->tokens[at + i] = prompt->pseudo_tokens ? prompt->pseudo_tokens[i] : 0;
@@ -297,6 +305,8 @@ static enum kvc_status rows_begin(struct kvc_session *session, const struct kvc_
     int32_t *pseudo_tokens = NULL;
     uint32_t offset = 0;
     session->prompt.chunk_from = from;
+    KVC_ASSERT(rows > 0 && from + (uint64_t)rows <= kvc_session_rows(session));
+    KVC_ASSERT(session->in_prompt);
     session->prompt.chunk_rows = rows;
     session->prompt.first_chunk = from == 0;
     session->prompt.last_chunk = from + rows == session->turn;

@@ -1,5 +1,6 @@
 /* sampler.c - picks the next token: penalties, bias, top-k, temperature, softmax, top-p, min-p, one draw. The same
  * logits and seed give the same token on every machine. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/float.h"
 #include "core/base/canon.h"
@@ -138,6 +139,7 @@ enum kvc_status kvc_sampler_penalties(struct kvc_sampler *sampler, float frequen
 static const float *change(struct kvc_sampler *sampler, const float *logits) {
     const float penalty = sampler->options.repeat_penalty;
     const uint64_t count = penalty != 1 ? kvc_min_u64(sampler->accepted, sampler->options.repeat_last) : 0;
+    KVC_ASSERT(sampler->changed || (penalty == 1 && !sampler->bias && !sampler->drawn));
     float *changed = sampler->changed;
     if (!changed)
         return logits;
@@ -190,6 +192,7 @@ static void sampler_sort(uint32_t *order, union slot *room, size_t count, const 
             const uint32_t here = places[byte][i];
             places[byte][i] = sum;
             sum += here;
+            KVC_ASSERT(sum <= count && (i < 255 || sum == count));
         }
     for (int byte = 0; byte < 4; byte += 2) {
         for (size_t i = 0; i < count; i++)
@@ -206,6 +209,7 @@ static void sampler_sort(uint32_t *order, union slot *room, size_t count, const 
 static size_t sampler_collect(struct kvc_sampler *sampler, const float *logits, size_t most) {
     const uint32_t best = sampler_likeliest(logits, sampler->vocab);
     const float highest = logits[best], least = -TAIL * sampler->options.temperature;
+    KVC_ASSERT(best < sampler->vocab && most > 0);
     uint32_t *order = sampler->order;
     size_t count = 0;
     for (uint32_t t = 0; t < sampler->vocab; t++) {
@@ -244,6 +248,7 @@ static uint32_t sampler_draw(struct kvc_sampler *sampler, const float *logits) {
     while (kept < count && (kept == 0 || (sum < o->top_p * total && room[kept].weight >= o->min_p)))
         sum += room[kept++].weight;
     float left = uniform(o->seed, sampler->draws++) * sum;
+    KVC_ASSERT(kept > 0 && kept <= count && count <= sampler->vocab);
     for (size_t i = 0; i < kept; i++) {
         left -= room[i].weight;
         if (left < 0)
@@ -258,6 +263,7 @@ int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits) {
     const uint32_t token =
         sampler->options.temperature > 0 ? sampler_draw(sampler, changed) : sampler_likeliest(changed, sampler->vocab);
     kvc_float_close(environment);
+    KVC_ASSERT(token < sampler->vocab);
     kvc_sampler_accept(sampler, (int32_t)token);
     if (sampler->drawn)
         sampler->drawn[token]++;

@@ -2,6 +2,7 @@
  * bytes that the choice itself reads. */
 #include "core/engine/select.h"
 
+#include "core/base/assert.h"
 #include "core/base/canon.h"
 #include "core/base/fused.h"
 #include "core/base/integers.h"
@@ -67,6 +68,7 @@ void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struc
         return;
     }
     to.offset += (kvc_cache_lists(&session->cache) + lists->before) * sizeof(uint32_t);
+    KVC_ASSERT(select->view_count);
     ops->copy(device_of(session), to, count, bytes);
     select->view_stale = true;
 }
@@ -82,6 +84,8 @@ void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts)
     for (uint32_t l = 0; l < session->cache.layers; l++) {
         struct kvc_select_layer *select = &session->select.layer[l];
         const struct kvc_cache_layer *lists = &session->cache.layer[l];
+        for (uint32_t h = 0; h < lists->lists.kv_heads && select->view_stale; h++)
+            KVC_ASSERT(counts[lists->before + h] <= select->view_count[h]); /* an eviction makes no view longer */
         if (select->view_stale)
             memcpy(select->view_count, counts + lists->before, lists->lists.kv_heads * sizeof *counts);
         select->view_stale = false;
@@ -96,6 +100,7 @@ static enum kvc_status grow_view(struct kvc_session *session, uint32_t layer, ui
     struct kvc_device *device = device_of(session);
     const uint32_t heads = cache->layer[layer].lists.kv_heads;
     const size_t bytes = (size_t)heads * stride * sizeof(uint32_t);
+    KVC_ASSERT(!select->view.index || stride >= select->view.stride);
     struct kvc_buffer *index;
     enum kvc_status status = KVC_OK;
     if (!select->view_count) {
@@ -136,8 +141,10 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
         return;
     device_of(session)->ops->view_append(device_of(session),
                                          &(struct kvc_view_append){.lists = lists, .view = &select->view, .rows = 1});
-    for (uint32_t h = 0; h < lists->kv_heads; h++)
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
         select->view_count[h]++;
+        KVC_ASSERT(select->view_count[h] <= select->view.stride); /* kvc_select_reserve came first */
+    }
 }
 
 /* Returns the number of entries that a head may choose from: the entries in its view, or in its list if it has no
@@ -153,6 +160,7 @@ static enum kvc_status make_pages(struct kvc_session *session, uint32_t layer, u
     struct kvc_select_layer *select = &session->select.layer[layer];
     struct kvc_cache *cache = &session->cache;
     const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
+    KVC_ASSERT(page > 0 && stride > 0);
     const size_t value = type == KVC_F16 ? 2 : 4;
     free_pages(session, select);
     select->page_bytes = (size_t)cache->layer[layer].lists.kv_heads * stride * cache->format.head_size * value;
@@ -176,6 +184,7 @@ static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer
         return KVC_OK;
     /* extra pages make growth rare, because it refills all pages */
     const uint32_t stride = ((count + count / 64) / 64 + 1) * 64;
+    KVC_ASSERT(stride >= count);
     return make_pages(session, layer, page, stride, low, error);
 }
 
@@ -183,6 +192,7 @@ static enum kvc_status reserve_pages(struct kvc_session *session, uint32_t layer
 static void update_pages(struct kvc_session *session, uint32_t layer) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     const uint32_t rows = select->pages_right ? select->fresh : UINT32_MAX;
+    KVC_ASSERT(select->pages.high && (select->pages.low || select->pages.page == 1));
     if (rows)
         device_of(session)->ops->pages_update(
             device_of(session), &(struct kvc_pages_update){.lists = &session->cache.layer[layer].lists,
@@ -195,6 +205,7 @@ static void update_pages(struct kvc_session *session, uint32_t layer) {
 static void update_sums(struct kvc_session *session, uint32_t layer) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     const uint32_t rows = select->sums_right ? select->fresh : UINT32_MAX;
+    KVC_ASSERT(select->sums);
     if (rows)
         device_of(session)->ops->value_sums(device_of(session),
                                             &(struct kvc_value_sums){.lists = &session->cache.layer[layer].lists,
@@ -268,6 +279,7 @@ static bool has_pages(const struct kvc_select *select) {
 static uint32_t most_places(const struct kvc_session *session, uint32_t layer) {
     uint32_t most = 0;
     for (uint32_t h = 0; h < session->cache.layer[layer].lists.kv_heads; h++) {
+        KVC_ASSERT(places_in(session, layer, h) <= session->cache.layer[layer].count[h]);
         most = kvc_max_u32(most, places_in(session, layer, h));
     }
     return most;
@@ -311,6 +323,7 @@ enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, 
     if (most <= select->budget || (by_page(select) && !select->page))
         return KVC_OK;
     *stride = (uint32_t)kvc_round_up(most, KVC_TILE);
+    KVC_ASSERT(*stride >= most);
     return select_reserve(session, layer, select, most, error);
 }
 
@@ -402,6 +415,8 @@ static enum kvc_status select_choose(struct kvc_stage *stage, const struct kvc_s
     struct kvc_device *device = device_of(session);
     const uint32_t stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     const enum kvc_status status = select_reserve(session, stage->layer, select, most, error);
+    KVC_ASSERT(most > select->budget && most <= stride);
+    KVC_ASSERT((unsigned)select->kind < sizeof kinds / sizeof *kinds);
     if (status != KVC_OK)
         return status;
     update_summaries(session, stage->layer, select);
@@ -444,6 +459,8 @@ void kvc_select_mix(struct kvc_session *session, uint32_t layer, const struct kv
     const struct kvc_select_layer *select = &session->select.layer[layer];
     if (!session->select.mixing || !reads)
         return;
+    KVC_ASSERT(select->sums && session->select.alpha.buffer);
+    KVC_ASSERT(reads->stride >= 1);
     device->ops->mix_mean(device, &(struct kvc_mix_mean){.lists = &session->cache.layer[layer].lists,
                                                          .view = select->view.index ? &select->view : NULL,
                                                          .reads = reads,

@@ -1,6 +1,7 @@
 /* session.c - opens and closes sessions, and reports their statistics. */
 #include "core/engine/session.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/coordinator.h"
 #include "core/engine/pipeline.h"
@@ -82,6 +83,7 @@ static enum kvc_status open_recurrent(struct kvc_session *session, struct kvc_er
 struct kvc_span kvc_session_recurrent(const struct kvc_session *session, uint32_t delta) {
     const uint64_t floats = kvc_delta_state_of(&session->runner->network->delta).floats;
     const uint32_t first = session->runner->network->part.first_delta;
+    KVC_ASSERT(session->recurrent && delta >= first);
     return (struct kvc_span){session->recurrent, (size_t)((delta - first) * floats * sizeof(float))};
 }
 
@@ -242,6 +244,7 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
         }
     }
     stats->entry_bytes = 2ull * cache->format.row_bytes;
+    KVC_ASSERT(stats->entries_most <= stats->entries);
     stats->cache_bytes = cache->cache_bytes;
     stats->state_bytes = cache->state_bytes;
     stats->peak_bytes = kvc_max_u64(cache->peak_bytes, session->sums.peak_before);

@@ -2,6 +2,7 @@
  * otherwise through the host. If a rank is out of memory it ends all ranks, because the others wait for its part. */
 #include "core/engine/sharded.h"
 
+#include "core/base/assert.h"
 #include "core/engine/runner.h"
 #include "core/ranks/direct.h"
 
@@ -50,6 +51,7 @@ static void sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct 
     for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
         all += rows * ranks->widths[r] * sizeof(float);
     struct kvc_direct *direct = kvc_direct_of(ranks->rows.link, device);
+    KVC_ASSERT(mine <= all);
     if (direct) {
         kvc_direct_gather_rows(direct, y, part, rows, ranks->widths, sharded_reserve(runner, &runner->gathered, all));
         return;
@@ -79,6 +81,7 @@ static bool find_widths(const struct kvc_runner *runner, uint64_t N, enum kvc_ow
     struct kvc_ranks *ranks = ranks_of(runner);
     const struct kvc_split *split = &ranks->rows.split;
     const uint32_t heads = runner->network->part.kv_heads;
+    KVC_ASSERT(parts != KVC_HEADS || N % heads == 0);
     for (uint32_t r = 0; r < split->ranks; r++)
         ranks->widths[r] = parts == KVC_HEADS ? (size_t)(N / heads) * kvc_split_owned_heads(heads, split, r)
                                               : (size_t)kvc_split_outputs(N, split, r).count;
@@ -96,8 +99,10 @@ void kvc_sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc
 static void gather_array(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, size_t was,
                          size_t floats) {
     struct kvc_ranks *ranks = ranks_of(runner);
-    for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
+    for (uint32_t r = 0; r < ranks->rows.split.ranks; r++) {
+        KVC_ASSERT(ranks->widths[r] % was == 0);
         ranks->widths[r] = ranks->widths[r] / was * floats;
+    }
     sharded_gather(runner, y, part, rows);
 }
 
@@ -110,6 +115,7 @@ bool kvc_sharded_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, 
         if (ranks->widths[r] % KVC_SPLIT_BLOCK)
             return false;
     const size_t own = ranks->widths[ranks->rows.link->rank], quants = rows * own, scales = round_up(quants / 8);
+    KVC_ASSERT(own <= N && N % KVC_SPLIT_BLOCK == 0);
     struct kvc_int8_rows mine;
     mine.quant = mine.scale = mine.sum =
         sharded_reserve(runner, &runner->part_int8, round_up(quants) + scales + quants / 4);

@@ -4,6 +4,7 @@
  * scratch. */
 #include "core/engine/state.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/cache_lists.h"
 
@@ -55,6 +56,7 @@ static void pass_session(struct kvc_archive *a, struct kvc_session *session, uin
 static void pass_method(struct kvc_archive *a, struct kvc_session *session, uint32_t i) {
     const struct kvc_method *method = &session->policy->method[i];
     struct kvc_method_use *use = &session->use[i];
+    KVC_ASSERT((use->state != NULL) == (use->state_bytes > 0));
     uint64_t bytes = use->state_bytes;
     kvc_archive_begin(a, KVC_SECTION_METHOD, i);
     kvc_archive_u64(a, &bytes);
@@ -104,6 +106,7 @@ static void find_shape(const struct kvc_session *session, uint32_t l, struct lay
     shape->there = layer->lists.host_base != NULL;
     shape->ordered = layer->lists.order != NULL;
     shape->select = kvc_select_shape_of(session, l);
+    KVC_ASSERT(kvc_cache_layer_fits(layer));
     for (uint32_t h = 0; h < layer->lists.kv_heads; h++) {
         shape->slots[h] = kvc_cache_head_slots(&session->cache, l, h);
         shape->count[h] = layer->count[h];
@@ -179,6 +182,7 @@ static void trim(const struct kvc_session *session, uint32_t l, struct layer_sha
         longest = (uint32_t)kvc_max_u64(longest, shape->count[h]);
     }
     const uint64_t most = kvc_round_up((uint64_t)longest + 2 * KVC_TILE, KVC_TILE);
+    KVC_ASSERT(longest <= session->tokens);
     select->view_stride = (uint32_t)kvc_min_u64(select->view_stride, most);
     if (select->page > 0)
         select->pages = (uint32_t)kvc_min_u64(select->pages, pages_most(most, select->page));
@@ -206,6 +210,7 @@ static void pass_layer(struct kvc_archive *a, struct kvc_session *session, uint3
     struct kvc_cache_layer *layer = &session->cache.layer[l];
     const uint32_t lists = layer->lists.kv_heads;
     uint32_t heads = lists;
+    KVC_ASSERT(!layer->stale && !session->select.layer[l].view_stale);
     struct layer_shape shape = {.there = false};
     if (!shape_open(&shape, lists)) {
         kvc_archive_fail(a, KVC_RESOURCE, "no memory for %u lists", lists);
@@ -236,6 +241,7 @@ static void pass_view(struct kvc_archive *a, struct kvc_session *session, uint32
     struct kvc_device *device = session->runner->device;
     const struct kvc_select_layer *select = &session->select.layer[l];
     const uint32_t count = select->view.index ? select->view_count[h] : 0;
+    KVC_ASSERT(h < session->cache.layer[l].lists.kv_heads);
     const size_t bytes = count * sizeof(uint32_t);
     const struct kvc_span at = {select->view.index, (size_t)h * select->view.stride * sizeof(uint32_t)};
     unsigned char *place = count ? kvc_archive_place(a, bytes) : NULL;
@@ -262,6 +268,7 @@ static void pass_view(struct kvc_archive *a, struct kvc_session *session, uint32
 static void pass_list(struct kvc_archive *a, struct kvc_session *session, uint32_t l, uint32_t h) {
     struct kvc_cache *cache = &session->cache;
     const uint32_t index = cache->layer[l].before + h;
+    KVC_ASSERT(h < cache->layer[l].lists.kv_heads && index < kvc_cache_lists(cache));
     struct kvc_error cause;
     enum kvc_status status = KVC_OK;
     kvc_archive_begin(a, KVC_SECTION_LIST, index);

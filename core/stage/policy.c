@@ -1,5 +1,6 @@
 /* policy.c - parses a policy string, name[:option=value[,option=value]...][+name...], and checks it against the option
  * tables. The string is untrusted. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/stage/policy.h"
 
@@ -140,6 +141,7 @@ static enum kvc_status take_method(struct reader *reader, struct kvc_method *met
     struct kvc_values *values = &method->values;
     values->policy = method->policy;
     values->count = kvc_policy_options(method->policy);
+    KVC_ASSERT(values->count > 0);
     values->value = calloc(values->count, sizeof *values->value);
     if (!values->value)
         return kvc_fail(reader->error, KVC_RESOURCE, "policy %s: no memory", method->policy->name);
@@ -187,6 +189,7 @@ enum kvc_status kvc_policy_parse(const struct kvc_engine *engine, const char *sp
         kvc_policy_free(made);
         return status;
     }
+    KVC_ASSERT(made->count > 0 && *reader.at == 0); /* the whole text has been read */
     *policy = made;
     return KVC_OK;
 }

@@ -2,6 +2,8 @@
  * layer's context for that method. */
 #include "core/stage/policy.h"
 
+#include "core/base/assert.h"
+
 uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry) {
     for (size_t i = 0; i < policy->count; i++) {
         const struct kvc_method *method = &policy->method[i];
@@ -16,6 +18,7 @@ struct kvc_method_layer kvc_policy_method_at(const struct kvc_policy *policy, en
     const struct kvc_method *method = kvc_policy_owner(policy, stage);
     struct kvc_method_layer found = {.method = method && kvc_method_acts(method, layer) ? method : NULL};
     const uint32_t lists = kvc_policy_heads(policy, layer, g);
+    KVC_ASSERT(lists > 0 && g->heads % lists == 0 && layer < g->layers);
     found.context = (struct kvc_layer_context){.layer = layer,
                                                .layers = g->layers,
                                                .kv_heads = lists,

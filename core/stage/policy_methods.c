@@ -2,6 +2,8 @@
  * chunks), and creates the methods' own state. */
 #include "core/stage/policy.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 
 uint32_t kvc_policy_queries(const struct kvc_policy *policy) {
@@ -94,6 +96,7 @@ static enum kvc_status use_method(const struct kvc_policy *policy, size_t i, uin
         use->acts[l] = kvc_method_acts(&policy->method[i], l);
         use->context[l] = use->count;
         use->count += use->acts[l];
+        KVC_ASSERT(use->column[l] == 0 && use->count <= l + 1);
         for (size_t before = 0; before < i; before++)
             use->column[l] += columns_of(&policy->method[before], l);
     }

@@ -1,6 +1,8 @@
 /* policy_stages.c - assigns the stages of a policy to its methods, and rejects methods that cannot be combined. */
 #include "core/stage/policy.h"
 
+#include "core/base/assert.h"
+
 #include <string.h>
 
 static enum kvc_status limit_stages(struct kvc_method *method, struct kvc_error *error) {
@@ -114,6 +116,7 @@ bool kvc_policy_prefills_in_full(const struct kvc_policy *policy) {
 }
 
 const struct kvc_method *kvc_policy_owner(const struct kvc_policy *policy, enum kvc_stage_kind stage) {
+    KVC_ASSERT(stage && !((unsigned)stage & ((unsigned)stage - 1))); /* one stage */
     for (size_t i = 0; i < policy->count; i++) {
         if (policy->method[i].stages & (unsigned)stage)
             return &policy->method[i];

@@ -2,6 +2,8 @@
  * same text behave the same. */
 #include "core/stage/policy.h"
 
+#include "core/base/assert.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@ static void policy_text_add(struct text *text, const char *more) {
         text->bytes = grown;
         text->capacity = capacity;
     }
+    KVC_ASSERT(text->count + length < text->capacity);
     memcpy(text->bytes + text->count, more, length + 1);
     text->count += length;
 }

@@ -2,6 +2,7 @@
  * it acts. */
 #include "core/stage/policy.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@ static size_t table_length(const struct kvc_option *options) {
 
 const struct kvc_option *kvc_policy_option(const struct kvc_policy_class *policy, size_t i) {
     const size_t own = table_length(policy->options);
+    KVC_ASSERT(i < own + table_length(common_options));
     return i < own ? &policy->options[i] : &common_options[i - own];
 }
 
@@ -76,6 +78,7 @@ uint64_t kvc_value_budget(const struct kvc_values *values, const char *name, uin
     if (!value->share)
         return (uint64_t)value->integer;
     const double share = floor((double)prompt * value->real / 100.0 + 0.5);
+    KVC_ASSERT(value->real > 0 && value->real <= 100);
     const uint64_t tokens = share < (double)prompt ? (uint64_t)share : prompt;
     return kvc_max_u64(tokens, least);
 }
@@ -132,6 +135,7 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     case KVC_OPTION_REAL:
         break;
     }
+    KVC_ASSERT(option->minimum <= option->maximum);
     const bool whole = option->kind != KVC_OPTION_REAL;
     if (kvc_decimal(text, length, &number) && number >= option->minimum && number <= option->maximum &&
         (!whole || floor(number) == number)) {

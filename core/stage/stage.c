@@ -1,6 +1,7 @@
 /* stage.c - computes scores of entries for a policy's stage function, on the backend. */
 #include "core/stage/stage.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/expired.h"
 #include "core/stage/stage_ranks.h"
@@ -42,6 +43,7 @@ static enum kvc_status make_scores(struct kvc_stage *stage, uint32_t heads, stru
         return kvc_fail(error, KVC_USAGE, "policy: a stage may hold at most %u score arrays", n);
     /* round up to whole tiles, so that a policy with a constant budget allocates this buffer only once */
     const uint64_t stride = kvc_round_up(kvc_stage_capacity(stage), KVC_TILE);
+    KVC_ASSERT(n < KVC_STAGE_SCORES && (heads == stage->info.kv_heads || heads == stage->info.heads));
     const enum kvc_status status =
         kvc_growable_reserve(runner->device, &runner->stage.scores[n], (size_t)stride * heads * sizeof(float), error);
     if (status != KVC_OK)
@@ -70,6 +72,7 @@ void kvc_stage_set_rows(struct kvc_stage *stage, const struct kvc_batch *batch, 
                         uint32_t rows) {
     const struct kvc_runner *runner = stage->session->runner;
     const size_t word = sizeof(float), m = runner->geometry.heads * word, q = m * runner->geometry.head_size;
+    KVC_ASSERT(batch_row + (uint64_t)rows <= batch->rows && (row + (uint64_t)rows) * q <= runner->q.bytes);
     stage->queries = rows;
     stage->q = kvc_growable_at(&runner->q, row * q);
     stage->maximum = kvc_growable_at(&runner->maximum, row * m);
@@ -81,6 +84,7 @@ void kvc_stage_set_rows(struct kvc_stage *stage, const struct kvc_batch *batch, 
 struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t count) {
     const struct kvc_geometry *g = &stage->session->runner->geometry;
     const size_t skip = stage->queries - count, word = sizeof(float);
+    KVC_ASSERT(count <= stage->queries);
     struct kvc_probabilities rows = {.lists = &kvc_stage_lists(stage)->lists,
                                      .reads = stage->reads,
                                      .queries = count,
@@ -124,6 +128,7 @@ static enum kvc_status pseudo_scores(struct kvc_stage *stage, bool maxima, struc
         return status;
     const struct kvc_geometry *g = &stage->session->runner->geometry;
     const size_t first = kvc_session_query_set(stage->session, stage->layer) * pseudo->rows * sizeof(float);
+    KVC_ASSERT(pseudo->q.bytes >= (first / sizeof(float) + pseudo->rows) * g->heads * g->head_size * sizeof(float));
     struct kvc_stage view = *stage;
     view.queries = pseudo->rows;
     view.q = kvc_growable_at(&pseudo->q, first * g->heads * g->head_size);
@@ -154,6 +159,7 @@ static struct kvc_span probe_queries(const struct kvc_stage *stage, size_t bytes
     const struct kvc_session *session = stage->session;
     if (!session->prompt.last_chunk)
         return kvc_growable_at(&session->prompt.probe_now, stage->layer * bytes * session->prompt.probes);
+    KVC_ASSERT(session->prompt.window.rows >= session->prompt.probes);
     return kvc_growable_at(&session->prompt.window.q,
                            ((size_t)(stage->layer + 1) * session->prompt.window.rows - session->prompt.probes) * bytes);
 }
@@ -173,6 +179,7 @@ enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struc
     if (probes == 0)
         return kvc_fail(error, KVC_USAGE, "policy: a probe's mass was requested, but there is no probe");
     const struct kvc_span A = kvc_growable_at(&session->prompt.probe, stage->layer * bytes * probes);
+    KVC_ASSERT((stage->layer + 1) * bytes * probes <= session->prompt.probe.bytes);
     const struct kvc_span Q = probe_queries(stage, bytes);
     if (session->prompt.first_chunk)
         device->ops->copy(device, A, Q, bytes * probes);
@@ -280,6 +287,7 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
     struct kvc_growable *const buffers = stage->session->runner->stage.scores;
     const struct kvc_growable filled = buffers[stage->score_count - 1];
     const size_t mine = (size_t)(scores - stage->scores);
+    KVC_ASSERT(mine < stage->score_count - 1 && pooled == &stage->scores[stage->score_count - 1]);
     buffers[stage->score_count - 1] = buffers[mine];
     buffers[mine] = filled;
     scores->span = pooled->span;
@@ -329,6 +337,7 @@ enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_score
                                                      .slots = slots,
                                                      .shares = at});
     at.offset = across.first * sizeof *shares;
+    KVC_ASSERT(across.first + across.own <= stage->info.model_lists);
     device->ops->download(device, shares, at, across.own * sizeof *shares);
     kvc_across_free(&across);
     return KVC_OK;
@@ -353,6 +362,8 @@ static enum kvc_status locate(const struct kvc_stage *stage, const struct kvc_sc
     kvc_cache_catch_up(&stage->session->cache, stage->layer);
     *count = kvc_stage_lists(stage)->count[head / (scores->heads / stage->info.kv_heads)];
     *at = scores->span;
+    KVC_ASSERT(scores->heads % stage->info.kv_heads == 0);
+    KVC_ASSERT(*count <= scores->stride);
     at->offset += (size_t)head * scores->stride * sizeof(float);
     return KVC_OK;
 }
@@ -377,6 +388,7 @@ enum kvc_status kvc_stage_read_any_scores(struct kvc_stage *stage, const struct 
     uint32_t here;
     const uint32_t owner = kvc_session_list_owner(stage->session, stage->layer, list, &here);
     uint64_t found = 0;
+    KVC_ASSERT(owner < ranks->link->count);
     if (owner == ranks->link->rank) {
         const enum kvc_status status = kvc_stage_read_scores(stage, scores, here, values, capacity, count, error);
         if (status != KVC_OK)

@@ -2,6 +2,7 @@
  * stage. */
 #include "core/stage/stage_call.h"
 
+#include "core/base/assert.h"
 #include "core/engine/coordinator.h"
 #include "core/engine/expired.h"
 #include "core/engine/trace.h"
@@ -15,6 +16,7 @@ static void number_lists(const struct kvc_session *session, struct kvc_stage_inf
     const struct kvc_network *network = session->runner->network;
     const uint32_t group = info->heads / session->runner->geometry.kv_heads;
     const uint32_t each = info->kv_heads / session->runner->geometry.kv_heads; /* lists per KV head */
+    KVC_ASSERT(group * session->runner->geometry.kv_heads == info->heads && (each == 1 || each == group));
     info->model_lists = info->kv_heads;
     info->model_heads = info->heads;
     if (network && network->part.ranks) {
@@ -23,11 +25,14 @@ static void number_lists(const struct kvc_session *session, struct kvc_stage_inf
         info->first_list = network->part.first_kv_head * each;
         info->first_head = network->part.first_kv_head * group;
     }
+    KVC_ASSERT(info->first_list + info->kv_heads <= info->model_lists &&
+               info->first_head + info->heads <= info->model_heads);
 }
 
 struct kvc_stage kvc_stage_make(struct kvc_session *session, uint32_t layer) {
     const struct kvc_geometry *g = &session->runner->geometry;
     const struct kvc_prompt *prompt = &session->prompt;
+    KVC_ASSERT(layer < g->layers && g->layers == session->cache.layers);
     uint64_t in = 1; /* tokens that have arrived since session->tokens */
     if (session->in_prompt)
         in = prompt->chunking.chunk && !prompt->last_chunk ? (uint64_t)prompt->chunk_from + prompt->chunk_rows
@@ -70,6 +75,7 @@ struct kvc_stage kvc_stage_of_method(const struct kvc_stage *defaults, size_t i,
     stage.user = method->policy->user;
     stage.info.acting = stage.use->context[stage.layer];
     stage.info.actings = stage.use->count;
+    KVC_ASSERT(stage.info.acting < stage.info.actings || !stage.use->acts[stage.layer]);
     stage.info.owns_prompt = method->stages & KVC_STAGE_PROMPT;
     stage.info.owns_decode = method->stages & KVC_STAGE_DECODE;
     stage.observes = observes;
@@ -83,6 +89,7 @@ static enum kvc_status run_method(struct kvc_stage *defaults, size_t i, stage_fn
                                   struct kvc_error *error) {
     const struct kvc_method *method = &defaults->session->policy->method[i];
     struct kvc_stage stage = kvc_stage_of_method(defaults, i, observes);
+    KVC_ASSERT(i < defaults->session->policy->count && defaults->session->use[i].acts[defaults->layer]);
     struct kvc_error cause = {KVC_OK, ""};
     const enum kvc_status status = run(&stage, &method->values, &cause);
     defaults->chosen = stage.chosen;
@@ -114,6 +121,7 @@ static enum kvc_status run_owner(struct kvc_stage *stage, enum kvc_stage_kind ki
             continue;
         stage_fn *run;
         memcpy(&run, (const char *)policy->method[i].policy + member, sizeof run);
+        KVC_ASSERT(run);
         return stage->session->use[i].acts[stage->layer] ? run_method(stage, i, run, observes, error) : KVC_OK;
     }
     return KVC_OK;
@@ -162,6 +170,7 @@ enum kvc_status kvc_stage_keep_received(struct kvc_session *session, uint32_t de
     struct kvc_stage defaults = kvc_stage_make(session, decider);
     const struct kvc_method *method = kvc_policy_owner(session->policy, KVC_STAGE_CHUNK);
     defaults.decides = kvc_stage_decides(session, decider);
+    KVC_ASSERT(method);
     struct kvc_stage stage = kvc_stage_of_method(&defaults, (size_t)(method - session->policy->method), false);
     const enum kvc_status status = kvc_stage_layer(&stage, layer, error);
     return status == KVC_OK ? kvc_stage_keep_positions(&stage, positions, counts, error) : status;
@@ -208,4 +217,5 @@ enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct 
     stage->score_count = 0;
     stage->evicted = false;
     return KVC_OK;
+    KVC_ASSERT(stage->info.entries <= kvc_cache_most(&stage->session->cache, layer));
 }

@@ -2,6 +2,7 @@
  * scores. All computation is on the backend. */
 #include "core/stage/stage.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 
 #include <stdlib.h>
@@ -20,6 +21,7 @@ enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first,
         return kvc_fail(error, KVC_USAGE, "policy: state columns %u to %u; its class asked for %u", first,
                         first + count - 1, all - mine);
     *at = mine + first;
+    KVC_ASSERT(mine + first + count <= kvc_stage_lists(stage)->lists.columns);
     return KVC_OK;
 }
 
@@ -54,6 +56,7 @@ static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column
         next--;
     for (uint64_t row = first; row < session->turn && status == KVC_OK; row++) {
         causal_offset[count] = UINT32_MAX;
+        KVC_ASSERT(count < ring && next < session->prompt.kept_row_count);
         if (session->prompt.kept_rows[next] == row)
             next++; /* in range: the prompt's last row is always kept */
         else
@@ -128,6 +131,7 @@ enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uin
                                     uint32_t count, struct kvc_error *error) {
     const uint64_t written = stage->session->in_prompt ? stage->info.turn_tokens : count;
     const uint64_t newest = stage->info.now - 1, oldest = newest - (kvc_min_u64(written, rows) - 1);
+    KVC_ASSERT(rows > 0 && written > 0 && oldest <= newest);
     struct kvc_scores *scores = NULL;
     enum kvc_status status = KVC_OK;
     for (uint32_t b = 0; b < kvc_ring_blocks(rows) && status == KVC_OK; b++) {

@@ -1,6 +1,8 @@
 /* stage_entries.c - scores entries by their keys and values, without a query. */
 #include "core/stage/stage.h"
 
+#include "core/base/assert.h"
+
 static enum kvc_status per_list(const struct kvc_stage *stage, const struct kvc_scores *scores,
                                 struct kvc_error *error) {
     const enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
@@ -35,6 +37,7 @@ enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, ui
         return status;
     if (lag < 2)
         return kvc_fail(error, KVC_USAGE, "policy: partitions of %u entries: must be at least 2", lag);
+    KVC_ASSERT(scores->stride >= kvc_cache_most(&stage->session->cache, stage->layer));
     kvc_stage_device(stage)->ops->lag_scores(kvc_stage_device(stage),
                                              &(struct kvc_lag_scores){.lists = &kvc_stage_lists(stage)->lists,
                                                                       .first = first,

@@ -2,6 +2,7 @@
  * queries give to the entries of their chunk, and the statistical leverage of each key in its list. */
 #include "core/stage/stage_ranks.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 
 #include <stdlib.h>
@@ -55,6 +56,7 @@ static enum kvc_status make_angles(struct kvc_session *session, uint32_t number,
     struct kvc_prompt *prompt = &session->prompt;
     const struct kvc_rope *rope = &runner->network->rope[number];
     const size_t half = rope->rotary / 2, row = half * sizeof(float);
+    KVC_ASSERT(rows > 0 && half > 0 && number < runner->network->ropes);
     int32_t *positions = malloc(ROWS_AT_ONCE * sizeof *positions);
     bool *long_factors = malloc(ROWS_AT_ONCE * sizeof *long_factors);
     float *host = malloc(ROWS_AT_ONCE * row);
@@ -98,6 +100,7 @@ enum kvc_status kvc_stage_leverage(struct kvc_stage *stage, uint64_t first, uint
         cosine = kvc_growable_at(&prompt->angles, 0);
         sine = kvc_growable_at(&prompt->angles, prompt->angle_rows * (rotary / 2) * sizeof(float));
     }
+    KVC_ASSERT(!rotary || prompt->angles.bytes >= 2 * prompt->angle_rows * (rotary / 2) * sizeof(float));
     kvc_stage_device(stage)->ops->leverage_scores(kvc_stage_device(stage),
                                                   &(struct kvc_leverage_scores){.lists = &kvc_stage_lists(stage)->lists,
                                                                                 .first = some(first),

@@ -2,6 +2,7 @@
  * projection. */
 #include "core/stage/stage.h"
 
+#include "core/base/assert.h"
 #include "core/base/canon.h"
 #include "core/base/integers.h"
 
@@ -46,6 +47,7 @@ enum kvc_status kvc_stage_query_moments(struct kvc_stage *stage, uint64_t from, 
         return status;
     uint64_t *rows = &session->prompt.moment_rows[stage->layer];
     const size_t at = (size_t)skip * g->heads * g->head_size * sizeof(float);
+    KVC_ASSERT(skip < stage->queries);
     kvc_stage_device(stage)->ops->query_moments(
         kvc_stage_device(stage),
         &(struct kvc_query_moments){.q = kvc_growable_at(network ? &runner->q_raw : &runner->q, at),
@@ -65,6 +67,7 @@ static enum kvc_status mean_rotation(struct kvc_stage *stage, const struct kvc_r
     struct kvc_runner *runner = stage->session->runner;
     const uint32_t half = rope->rotary / 2;
     float *row = malloc((half + 1) * sizeof *row), *mean = malloc((2 * half + 1) * sizeof *mean);
+    KVC_ASSERT(future > 0);
     double *sum = calloc(2 * half + 1, sizeof *sum);
     enum kvc_status status =
         row && mean && sum ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory for %u angles", half);
@@ -142,6 +145,7 @@ enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct 
 static void dequantize_rows(struct kvc_runner *runner, uint32_t layer, uint32_t first, uint32_t count) {
     struct kvc_device *device = runner->device;
     int32_t number[OUTPUTS_AT_ONCE];
+    KVC_ASSERT(count <= OUTPUTS_AT_ONCE);
     for (uint32_t i = 0; i < count; i++)
         number[i] = (int32_t)(first + i);
     device->ops->upload(device, kvc_growable_at(&runner->stage.numbers, 0), number, count * sizeof *number);
@@ -165,6 +169,7 @@ static enum kvc_status dequantize_outputs(struct kvc_stage *stage, uint32_t firs
     }
     const size_t wide = (size_t)network->part.heads * network->head_size;
     const size_t own = (size_t)network->heads * network->head_size, skip = stage->info.first_head * network->head_size;
+    KVC_ASSERT(skip + own <= wide);
     float *rows = malloc(2 * count * wide * sizeof *rows), *all = rows + count * wide;
     if (!rows)
         return kvc_fail(error, KVC_RESOURCE, "policy: no memory for %u outputs", count);

@@ -1,6 +1,7 @@
 /* stage_ranks.c - gathers the scores of all lists of a layer through the host if the lists are sharded among ranks. */
 #include "core/stage/stage_ranks.h"
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 
 #include <stdlib.h>
@@ -21,6 +22,7 @@ enum kvc_status kvc_stage_gather(const struct kvc_stage *stage, uint32_t lists, 
         return KVC_OK;
     }
     const size_t lists_each = model_lists / network->part.kv_heads * each; /* numbers per KV head */
+    KVC_ASSERT(model_lists % network->part.kv_heads == 0);
     for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
         ranks->widths[r] = lists_each * kvc_split_owned_heads(network->part.kv_heads, &ranks->rows.split, r);
     kvc_ranks_gather_rows(ranks, own, 1, ranks->widths, all);
@@ -61,6 +63,7 @@ static enum kvc_status gather_scores(struct kvc_stage *stage, const struct kvc_s
             device->ops->download(device, values + (size_t)h * stride, from, layer->count[h] * sizeof *values);
     }
     float *whole = values + (size_t)own * stride;
+    KVC_ASSERT(scores->heads == own && stride >= kvc_cache_most(&stage->session->cache, stage->layer));
     enum kvc_status status = kvc_stage_gather(stage, own, all, stride, values, whole, error);
     if (status == KVC_OK)
         device->ops->upload(device, across->scores[i], whole, (size_t)all * stride * sizeof *whole);
@@ -104,6 +107,7 @@ static enum kvc_status stage_ranks_copy(struct kvc_stage *stage, const struct kv
     across->lists.kv_heads = all;
     across->first = stage->info.first_list;
     across->own = stage->info.kv_heads;
+    KVC_ASSERT(across->first + across->own <= all);
     if (status == KVC_OK)
         status = stage_ranks_reserve(stage, count, across, error);
     if (status == KVC_OK)
@@ -133,6 +137,7 @@ void kvc_across_take(struct kvc_stage *stage, const struct kvc_across *across, u
     struct kvc_device *device = kvc_stage_device(stage);
     const struct kvc_cache_layer *layer = kvc_stage_lists(stage);
     for (uint32_t h = 0; h < across->own && across->copied; h++) {
+        KVC_ASSERT(scores->heads == across->own);
         struct kvc_span from = across->scores[i], to = scores->span;
         from.offset += (size_t)(across->first + h) * across->stride * sizeof(float);
         to.offset += (size_t)h * scores->stride * sizeof(float);

@@ -2,6 +2,7 @@
  * Before a step, it adapts the statistics to the coming positions and uploads them. */
 #include "core/stage/stage.h"
 
+#include "core/base/assert.h"
 #include "core/base/canon.h"
 #include "core/base/integers.h"
 
@@ -29,6 +30,7 @@ enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, float *queries, 
     const struct kvc_rope *rope = rope_of(stage);
     const uint32_t d = stage->info.head_size, heads = stage->info.heads;
     const size_t some = kvc_min_u64(stage->queries, capacity);
+    KVC_ASSERT(!rope || rope->rotary <= d);
     const enum kvc_status status = kvc_stage_check(stage, error);
     if (status != KVC_OK)
         return status;
@@ -75,6 +77,7 @@ static void mean_rotation(const struct kvc_stage *stage, const struct kvc_rope *
                           double *sum, float *mean, float *factor) {
     const uint32_t half = rope->rotary / 2;
     const bool *long_rope = &stage->session->long_rope;
+    KVC_ASSERT(future > 0);
     const int32_t none = 0;
     uint32_t count = 0;
     memset(sum, 0, 2 * half * sizeof *sum);
@@ -96,6 +99,7 @@ static enum kvc_status rotate_means(const struct kvc_stage *stage, const struct 
                                     float *spreads, struct kvc_error *error) {
     const struct kvc_rope *rope = rope_of(stage);
     const uint32_t d = stage->info.head_size, half = pairs_of(stage, series->rotary);
+    KVC_ASSERT(half <= d / 2);
     memcpy(means, series->mean, (size_t)stage->info.heads * d * sizeof *means);
     for (uint32_t h = 0; h < stage->info.heads; h++)
         memcpy(spreads + (size_t)h * half, series->spread + (size_t)h * (d / 2), half * sizeof *spreads);
@@ -174,6 +178,8 @@ enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kv
         return kvc_fail(error, KVC_USAGE, "policy: scores by query statistics are per list");
     if (!stage->session->series.buffer)
         return kvc_fail(error, KVC_USAGE, "policy: series are scored, but none was prepared before the step");
+    KVC_ASSERT(spreads_of(stage).offset + (size_t)stage->info.heads * (stage->info.head_size / 2) * sizeof(float) <=
+               stage->session->series.bytes);
     device->ops->series_scores(device, &(struct kvc_series_scores){.lists = &kvc_stage_lists(stage)->lists,
                                                                    .heads = stage->info.heads,
                                                                    .pairs = pairs_of(stage, series->rotary),

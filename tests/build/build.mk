@@ -1,6 +1,7 @@
 # build.mk - tests of the build itself and of the tree: exported symbols, installation, who may include whom, what documents name.
 BUILD_TESTS = \
 	tests/build/test_abi.sh \
+	tests/build/test_assertions.sh \
 	tests/build/test_calls.sh \
 	tests/build/test_cmake.sh \
 	tests/build/test_dead.sh \
