@@ -7,6 +7,8 @@
 
 #include "backends/cpu/cpu.h"
 
+#include "core/base/assert.h"
+
 #if defined(__linux__) && !defined(MADV_COLLAPSE)
 #define MADV_COLLAPSE 25 /* since Linux 6.1; older kernels refuse the call and the pages stay small */
 #endif
@@ -24,6 +26,7 @@ unsigned char *kvc_areas_map(size_t bytes) {
     if (memory == MAP_FAILED)
         return NULL;
     const size_t before = (KVC_AREA_BYTES - (uintptr_t)memory % KVC_AREA_BYTES) % KVC_AREA_BYTES;
+    KVC_ASSERT(((uintptr_t)memory + before) % KVC_AREA_BYTES == 0);
     if (before)
         munmap(memory, before);
     munmap(memory + before + whole_areas(bytes), KVC_AREA_BYTES - before);
@@ -98,6 +101,7 @@ void *kvc_areas_take(struct kvc_cpu *cpu, size_t bytes) {
     if (!chunk)
         return NULL;
     const unsigned first = find_free(chunk, units);
+    KVC_ASSERT(first + units <= CHUNK_UNITS);
     for (unsigned unit = first; unit < first + units; unit++)
         chunk->used[unit / AREA_UNITS] |= 1u << unit % AREA_UNITS;
     for (unsigned area = first / AREA_UNITS; area <= (first + units - 1) / AREA_UNITS; area++)
@@ -113,6 +117,7 @@ void kvc_areas_free(struct kvc_cpu *cpu, void *memory, size_t bytes) {
     while (start < chunk->memory || start >= chunk->memory + CHUNK_AREAS * KVC_AREA_BYTES)
         chunk = chunk->next;
     const unsigned first = (unsigned)((size_t)(start - chunk->memory) / UNIT_BYTES);
+    KVC_ASSERT((size_t)(start - chunk->memory) % UNIT_BYTES == 0 && unit_used(chunk, first));
     const unsigned from = first / AREA_UNITS, to = (first + units - 1) / AREA_UNITS + 1;
     for (unsigned unit = first; unit < first + units; unit++)
         chunk->used[unit / AREA_UNITS] &= ~(1u << unit % AREA_UNITS);

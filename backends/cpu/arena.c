@@ -7,6 +7,8 @@
 
 #include "backends/cpu/cpu.h"
 
+#include "core/base/assert.h"
+
 #if defined(__SANITIZE_ADDRESS__) /* AddressSanitizer reports any access to a free block */
 #include <sanitizer/asan_interface.h>
 #define KVC_FORBID(memory, bytes) __asan_poison_memory_region(memory, bytes)
@@ -58,6 +60,7 @@ void kvc_cpu_arena_free(struct kvc_device *device, struct kvc_arena *arena) {
  * runs out. */
 static bool grow_bits(uint64_t **bits, uint32_t had, uint32_t blocks) {
     size_t old = ((size_t)had + 63) / 64, words = ((size_t)blocks + 63) / 64;
+    KVC_ASSERT(blocks > had);
     uint64_t *grown = realloc(*bits, words * sizeof **bits);
     if (!grown)
         return false;
@@ -101,6 +104,7 @@ static void arena_return(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t 
             arena->lowest = block;
         given++;
     }
+    KVC_ASSERT(given <= arena->taken_count);
     arena->taken_count -= given;
     kvc_cpu_count(cpu, KVC_MEMORY_CACHE, -(int64_t)(given * arena->block_bytes));
 }
@@ -144,6 +148,7 @@ enum kvc_status kvc_cpu_arena_take(struct kvc_device *device, struct kvc_arena *
                                 arena->block_bytes);
             }
         }
+        KVC_ASSERT(!bit(arena->taken, block) && block < arena->chunk_count << arena->shift);
         set_bit(arena->taken, block);
         set_bit(arena->touched, block);
         KVC_ALLOW(kvc_cpu_block(arena, block), arena->block_bytes);
@@ -159,19 +164,23 @@ enum kvc_status kvc_cpu_arena_take(struct kvc_device *device, struct kvc_arena *
 void kvc_cpu_arena_copy(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *to,
                         const uint32_t *from) {
     (void)device;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        KVC_ASSERT(bit(arena->taken, to[i]) && bit(arena->taken, from[i]) && to[i] != from[i]);
         memcpy(kvc_cpu_block(arena, to[i]), kvc_cpu_block(arena, from[i]), arena->block_bytes);
+    }
 }
 
 void kvc_cpu_arena_read(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset, void *to,
                         size_t bytes) {
     (void)device;
+    KVC_ASSERT(offset + bytes <= arena->block_bytes);
     memcpy(to, kvc_cpu_block(arena, name) + offset, bytes);
 }
 
 void kvc_cpu_arena_write(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset,
                          const void *from, size_t bytes) {
     (void)device;
+    KVC_ASSERT(offset + bytes <= arena->block_bytes);
     memcpy(kvc_cpu_block(arena, name) + offset, from, bytes);
 }
 
@@ -186,6 +195,7 @@ static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, si
     size_t start = ((from - first) * arena->block_bytes + page - 1) / page * page;
     size_t end = (to - first) * arena->block_bytes / page * page;
     size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES;
+    KVC_ASSERT(from < to && (to - 1) >> arena->shift == from >> arena->shift);
     if (end <= start)
         return;
     kvc_area_plain(chunk + area, (end - area + KVC_AREA_BYTES - 1) / KVC_AREA_BYTES * KVC_AREA_BYTES);

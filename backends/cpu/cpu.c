@@ -6,6 +6,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/ref/ref.h"
 #include "backends/cpu/stealing.h"
+#include "core/base/assert.h"
 #include "core/base/float.h"
 
 void kvc_cpu_fill_ref(struct kvc_ops *table) {
@@ -97,6 +98,7 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
         kvc_cpu_close(&cpu->device);
         return status;
     }
+    KVC_ASSERT(cpu->table.append && cpu->table.attention && cpu->table.relayout && cpu->table.name);
     cpu->device.ops = &cpu->table;
     if (strcmp(backend, kvc_cpu_path_name(path)) == 0)
         snprintf(cpu->device.name, sizeof cpu->device.name, "%s", backend);

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include "core/base/assert.h"
 #include "core/base/cpu_paths.h"
 #include "core/base/canon.h"
 #include "core/base/ops.h"
@@ -117,7 +118,14 @@ void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table);
 enum kvc_status kvc_cpu_path_find(const char *name, enum kvc_cpu_path *path, struct kvc_error *error);
 enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error); /* prepares --math=fast */
 
-static inline void *kvc_span_data(struct kvc_span span) { return (unsigned char *)span.buffer->data + span.offset; }
+static inline void *kvc_span_data(struct kvc_span span) {
+    KVC_ASSERT(span.buffer && span.offset <= span.buffer->bytes);
+    return (unsigned char *)span.buffer->data + span.offset;
+}
+/* Returns true if `values` values of 4 bytes lie at the span within its buffer. For assertions. */
+static inline bool kvc_span_holds(struct kvc_span span, uint64_t values) {
+    return span.buffer && span.offset <= span.buffer->bytes && values <= (span.buffer->bytes - span.offset) / 4;
+}
 
 /* Returns the address of an arena's block or extra slot. A block has two halves: KVC_TILE keys, then KVC_TILE values.
  */
@@ -125,6 +133,7 @@ static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32
     const size_t slot = block & KVC_EXTRA_SLOT ? block % KVC_TILE : 0;
     if (block & KVC_EXTRA_SLOT)
         block = (block & ~KVC_EXTRA_SLOT) / KVC_TILE;
+    KVC_ASSERT(block >> arena->shift < arena->chunk_count);
     return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->block_bytes +
            slot * arena->format.row_bytes;
 }

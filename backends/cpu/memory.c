@@ -7,6 +7,8 @@
 
 #include "backends/cpu/cpu.h"
 
+#include "core/base/assert.h"
+
 /* Allocations of at least this size are mapped. AddressSanitizer detects overruns only in memory from the allocator, so
  * nothing is mapped in its builds. */
 #if defined(__SANITIZE_ADDRESS__)
@@ -51,6 +53,7 @@ void kvc_host_free(void *memory, size_t bytes) {
 void kvc_cpu_count(struct kvc_cpu *cpu, enum kvc_memory_kind kind, int64_t bytes) {
     struct kvc_memory *memory = &cpu->device.memory;
     pthread_mutex_lock(&cpu->lock);
+    KVC_ASSERT(bytes >= 0 || memory->now[kind] >= (uint64_t)-bytes);
     memory->now[kind] += (uint64_t)bytes;
     memory->now_total += (uint64_t)bytes;
     if (memory->now[kind] > memory->peak[kind])
@@ -73,6 +76,7 @@ void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *for
 }
 
 void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes) {
+    KVC_ASSERT(thread < kvc_threads_count(cpu->threads));
     if (cpu->scratch_bytes[thread] >= bytes && cpu->scratch[thread])
         return cpu->scratch[thread];
     if (cpu->scratch[thread]) {

@@ -6,6 +6,8 @@
 
 #include "backends/offload/offload.h"
 
+#include "core/base/assert.h"
+
 #define KVC_FIRST_CHUNK_BYTES ((size_t)8 << 20)
 
 static bool taken(const struct kvc_arena *arena, uint32_t block) { return arena->taken[block / 64] >> block % 64 & 1; }
@@ -69,6 +71,7 @@ static enum kvc_status provide(struct kvc_offload *offload, struct kvc_arena *ar
                                struct kvc_error *error) {
     uint32_t first, blocks, chunk = chunk_of(arena, block, &first, &blocks);
     bool borrowed;
+    KVC_ASSERT(first <= block && block - first < blocks);
     if (chunk >= KVC_CHUNKS)
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for more than %u cache blocks of %zu bytes",
                         offload->device.name, block, arena->block_bytes);
@@ -100,6 +103,7 @@ static void arena_return(struct kvc_offload *offload, struct kvc_arena *arena, u
             arena->lowest = block;
         given++;
     }
+    KVC_ASSERT(given <= arena->taken_count);
     arena->taken_count -= given;
     kvc_offload_count(offload, KVC_MEMORY_CACHE, -(int64_t)(given * arena->block_bytes));
 }
@@ -118,6 +122,7 @@ enum kvc_status kvc_offload_arena_take(struct kvc_device *device, struct kvc_are
             arena_return(kvc_offload_of(device), arena, i, blocks);
             return status;
         }
+        KVC_ASSERT(block < arena->bits && !taken(arena, block));
         arena->taken[block / 64] |= (uint64_t)1 << block % 64;
         arena->lowest = block + 1;
         blocks[i] = block;
@@ -138,6 +143,7 @@ static void *block_at(const struct kvc_arena *arena, uint32_t name, size_t *offs
     const uint32_t block = extra_slot ? (name & ~KVC_EXTRA_SLOT) / KVC_TILE : name;
     uint32_t first, blocks;
     void *chunk = arena->chunk[chunk_of(arena, block, &first, &blocks)];
+    KVC_ASSERT(chunk && taken(arena, block));
     *offset =
         (block - first) * arena->block_bytes + (extra_slot ? name % KVC_TILE * (size_t)arena->format.row_bytes : 0);
     return chunk;

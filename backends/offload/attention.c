@@ -1,5 +1,6 @@
 /* attention.c - attention: for each segment one launch over tiles and one launch that merges them. Segments are divided
  * into groups of rows, so that the results of tiles stay small. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
@@ -58,6 +59,7 @@ static void run_merge(struct kvc_offload *offload, struct kvc_launch *merge, uin
 }
 
 void kvc_offload_attention(struct kvc_device *device, const struct kvc_attention *a) {
+    KVC_ASSERT(a->heads % a->kv_heads == 0 && !a->maximum.buffer == !a->sum.buffer);
     static const struct kvc_attention_shape shape = {(uint64_t)64 << 20, run_tile, run_merge};
     for (size_t i = 0; i < a->segment_count; i++)
         kvc_offload_attend((struct kvc_offload *)device, a, &a->segments[i], &shape);

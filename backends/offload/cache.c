@@ -2,9 +2,12 @@
  * them (entries). */
 #include "backends/offload/offload.h"
 
+#include "core/base/assert.h"
+
 #define KVC_APPEND_ROWS 16u /* rows of one head that a group appends */
 
 void kvc_offload_append(struct kvc_device *device, const struct kvc_append *args) {
+    KVC_ASSERT(args->segment_count > 0);
     struct kvc_offload *offload = kvc_offload_of(device);
     for (size_t i = 0; i < args->segment_count; i++) {
         struct kvc_lists *lists = args->segments[i].lists;
@@ -51,6 +54,8 @@ void kvc_offload_evict(struct kvc_device *device, const struct kvc_evict *args) 
 }
 
 void kvc_offload_keep_keys(struct kvc_device *device, const struct kvc_keep_keys *args) {
+    KVC_ASSERT(
+        kvc_offload_holds(args->k, (uint64_t)args->rows * args->lists->kv_heads * args->lists->format.head_size));
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, columns = KVC_COLUMNS_OF(kvc_offload_of(device)->workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_keep_keys);
@@ -63,6 +68,7 @@ void kvc_offload_keep_keys(struct kvc_device *device, const struct kvc_keep_keys
 }
 
 void kvc_offload_rotate_keys(struct kvc_device *device, const struct kvc_rotate_keys *args) {
+    KVC_ASSERT(args->first + args->lists->format.head_size <= args->lists->columns);
     const struct kvc_lists *lists = args->lists;
     const uint64_t d = lists->format.head_size, most = kvc_offload_most_slots(lists);
     struct kvc_buffer *workspace =
@@ -79,6 +85,7 @@ void kvc_offload_rotate_keys(struct kvc_device *device, const struct kvc_rotate_
 }
 
 void kvc_offload_relayout(struct kvc_device *device, const struct kvc_relayout *args) {
+    KVC_ASSERT(args->dst->kv_heads == args->src->kv_heads && (args->dst->order || !args->src->order));
     struct kvc_lists *dst = args->dst;
     const struct kvc_lists *src = args->src;
     struct kvc_buffer *workspace =
@@ -92,6 +99,7 @@ void kvc_offload_relayout(struct kvc_device *device, const struct kvc_relayout *
 }
 
 void kvc_offload_entries(struct kvc_device *device, const struct kvc_entries *args) {
+    KVC_ASSERT(args->head < args->lists->kv_heads);
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_entries);
     KVC_PUSH(&launch, lists, lists->arena, args->head, args->keys, args->values);

@@ -1,6 +1,8 @@
 /* delta.c - gated delta nets: convolve, delta_rule. There is one launch per segment. */
 #include "backends/offload/offload.h"
 
+#include "core/base/assert.h"
+
 static struct kvc_span from_row(struct kvc_span span, uint32_t row, uint64_t width) {
     span.offset += (size_t)(row * width * sizeof(float));
     return span;
@@ -21,6 +23,7 @@ static struct kvc_span state_of(struct kvc_device *device, const struct kvc_recu
 }
 
 void kvc_offload_convolve(struct kvc_device *device, const struct kvc_convolve *args) {
+    KVC_ASSERT(args->y.buffer != args->x.buffer || args->y.offset != args->x.offset);
     const uint32_t channels = args->channels, taps = args->taps;
     for (size_t i = 0; i < args->segment_count; i++) {
         const struct kvc_recurrence *segment = &args->segments[i];
@@ -35,6 +38,7 @@ void kvc_offload_convolve(struct kvc_device *device, const struct kvc_convolve *
 }
 
 void kvc_offload_delta_rule(struct kvc_device *device, const struct kvc_delta_rule *args) {
+    KVC_ASSERT(args->heads % args->key_heads == 0);
     const uint64_t values = (uint64_t)args->heads * args->value_size;
     const uint64_t keys = (uint64_t)args->key_heads * args->key_size;
     for (size_t i = 0; i < args->segment_count; i++) {

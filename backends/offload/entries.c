@@ -1,4 +1,5 @@
 /* entries.c - scores of entries that need no query. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
@@ -17,6 +18,7 @@ static void score_entries(struct kvc_offload *offload, const struct kvc_entry_sc
 
 /* The workspace holds u [H_kv, d], then the sums of tiles. The keys' lengths are stored in the scores. */
 void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_scores *args) {
+    KVC_ASSERT(kvc_offload_holds(args->scores, (uint64_t)args->lists->kv_heads * args->stride));
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, tiles = kvc_slots_blocks(kvc_offload_most_slots(lists));
     struct kvc_launch parts = kvc_launch_of(KVC_KERNEL_entry_directions);
@@ -40,6 +42,7 @@ void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_
 
 /* The workspace holds bounds [2, H_kv, parts, 2, d], then spreads [2, H_kv, stride]. */
 void kvc_offload_lag_scores(struct kvc_device *device, const struct kvc_lag_scores *args) {
+    KVC_ASSERT(args->lag >= 2 && kvc_offload_holds(args->scores, (uint64_t)args->lists->kv_heads * args->stride));
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);
     const uint32_t parts = most / args->lag;
@@ -82,6 +85,7 @@ void kvc_offload_entry_keys(struct kvc_offload *offload, const struct kvc_lists 
 
 /* The workspace holds lengths, means and last indices [H_kv, stride], totals [H_kv, 2] and keys [H_kv, most, d]. */
 void kvc_offload_mix_redundancy(struct kvc_device *device, const struct kvc_mix_redundancy *args) {
+    KVC_ASSERT(kvc_offload_holds(args->scores, (uint64_t)args->lists->kv_heads * args->stride));
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);
     const uint32_t teams = kvc_offload_of(device)->group / kvc_offload_of(device)->workers;
@@ -109,6 +113,8 @@ void kvc_offload_mix_redundancy(struct kvc_device *device, const struct kvc_mix_
 }
 
 void kvc_offload_output_norms(struct kvc_device *device, const struct kvc_output_norms *args) {
+    KVC_ASSERT(args->heads % args->lists->kv_heads == 0 &&
+               kvc_offload_holds(args->norms, (uint64_t)args->heads * args->stride));
     const struct kvc_lists *lists = args->lists;
     const uint32_t teams = kvc_offload_of(device)->group / kvc_offload_of(device)->workers,
                    group = args->heads / lists->kv_heads;

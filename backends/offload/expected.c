@@ -1,4 +1,5 @@
 /* expected.c - expected attention: the moments of queries, and the scores that they give to entries. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
@@ -12,6 +13,7 @@ void kvc_offload_query_moments(struct kvc_device *device, const struct kvc_query
 
 /* The workspace holds moments [H, 1 + d, d], logits [H, stride], totals [H, 2] and keys [H_kv, most, d]. */
 void kvc_offload_expected_scores(struct kvc_device *device, const struct kvc_expected_scores *args) {
+    KVC_ASSERT(args->queries > 0 && kvc_offload_holds(args->scores, (uint64_t)args->lists->kv_heads * args->stride));
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, heads = args->heads, group = heads / lists->kv_heads;
     const uint32_t most = kvc_offload_most_slots(lists),

@@ -1,8 +1,10 @@
 /* int8.c - linear layers with 8-bit activations: quantize_rows, linear_int8, expert_linear_int8. */
 #include "backends/offload/offload.h"
+#include "core/base/assert.h"
 #include "core/base/canon.h"
 
 void kvc_offload_quantize_rows(struct kvc_device *device, const struct kvc_quantize_rows *args) {
+    KVC_ASSERT(kvc_offload_holds(args->x, (uint64_t)args->rows * args->K) && args->K % 32 == 0);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_quantize_rows);
     const uint64_t blocks = (uint64_t)args->rows * (args->K / 32);
     KVC_PUSH(&launch, args->y.quant, args->y.scale, args->y.sum, args->x, blocks);
@@ -23,6 +25,7 @@ static uint64_t outputs_of_group(const struct kvc_offload *offload) {
 }
 
 void kvc_offload_linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args) {
+    KVC_ASSERT(kvc_offload_holds(args->y, args->rows * args->w->outputs));
     struct kvc_offload *offload = kvc_offload_of(device);
     const uint64_t rows = args->rows, outputs = outputs_of_group(offload), few = KVC_INT8_ROWS;
     const uint64_t tile = offload->workers == 1 ? KVC_INT8_MANY : KVC_PACK_X_OF(offload->group);
@@ -41,6 +44,7 @@ void kvc_offload_linear_int8(struct kvc_device *device, const struct kvc_linear_
 }
 
 void kvc_offload_expert_linear_int8(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
+    KVC_ASSERT(kvc_offload_holds(args->first, args->experts + 1ull));
     struct kvc_offload *offload = kvc_offload_of(device);
     const uint64_t N = args->w->outputs / args->experts, outputs = outputs_of_group(offload);
     const uint64_t across = (N + outputs - 1) / outputs;

@@ -2,10 +2,13 @@
  * heads. */
 #include "backends/offload/offload.h"
 
+#include "core/base/assert.h"
+
 _Static_assert(KVC_POOLS_MAX == KVC_POOL_MAX && KVC_POOLS_CHUNKS == KVC_POOL_CHUNKS,
                "kernels and host must number the kinds of pooling alike");
 
 void kvc_offload_pool(struct kvc_device *device, const struct kvc_pool *args) {
+    KVC_ASSERT(kvc_offload_holds(args->out, (uint64_t)args->lists->kv_heads * args->rows * args->stride));
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_pool);
     KVC_PUSH(&launch, lists, args->rows, args->out, args->in, args->stride, args->tail, args->kernel,
@@ -15,6 +18,7 @@ void kvc_offload_pool(struct kvc_device *device, const struct kvc_pool *args) {
 }
 
 void kvc_offload_group_scores(struct kvc_device *device, const struct kvc_group_scores *args) {
+    KVC_ASSERT(kvc_offload_holds(args->out, (uint64_t)args->lists->kv_heads * args->stride));
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_group_scores);
     KVC_PUSH(&launch, lists, args->rows, args->out, args->in, args->stride, args->divisor);
@@ -32,6 +36,7 @@ static void keep_heads(struct kvc_offload *offload, const struct kvc_lists *list
 }
 
 void kvc_offload_keep(struct kvc_device *device, const struct kvc_keep_rules *args) {
+    KVC_ASSERT(args->rule_count == 1 || args->rule_count == args->lists->kv_heads);
     const struct kvc_lists *lists = args->lists;
     if (args->rule_count == 1)
         keep_heads(kvc_offload_of(device), lists, args->rules, args->scores, args->ties, args->stride, args->kept, 0,
@@ -43,6 +48,7 @@ void kvc_offload_keep(struct kvc_device *device, const struct kvc_keep_rules *ar
 }
 
 void kvc_offload_shares(struct kvc_device *device, const struct kvc_shares *args) {
+    KVC_ASSERT(kvc_offload_holds(args->scores, (uint64_t)args->lists->kv_heads * args->stride));
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_shares);
     KVC_PUSH(&launch, lists, lists->kv_heads, args->scores, args->stride, args->tail, args->slots, args->shares);

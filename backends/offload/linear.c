@@ -1,10 +1,12 @@
 /* linear.c - linear layers: few rows in one pass over the weights, many rows as a product of packed rows and packed
  * weights. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
 uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece) {
     uint64_t first = piece * w->piece_rows;
+    KVC_ASSERT(piece < w->pieces && first < w->outputs);
     return kvc_min_u64(w->outputs - first, w->piece_rows);
 }
 
@@ -59,6 +61,8 @@ static void gemm_rows(struct kvc_offload *offload, const struct kvc_linear *args
 }
 
 void kvc_offload_linear(struct kvc_device *device, const struct kvc_linear *args) {
+    KVC_ASSERT(kvc_offload_holds(args->x, args->rows * args->w->inputs) &&
+               kvc_offload_holds(args->y, args->rows * args->w->outputs));
     for (uint32_t i = 0; i < args->w->pieces; i++) {
         if (args->rows < KVC_GEMM_ROWS)
             few_rows(kvc_offload_of(device), args, i);

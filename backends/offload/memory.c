@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/types.h"
@@ -41,6 +42,7 @@ enum kvc_status kvc_offload_buffer_create(struct kvc_device *device, enum kvc_me
 
 void kvc_offload_take_status(struct kvc_offload *offload) {
     uint32_t *status_words = offload->host_status, words = KVC_STATUS_READ + offload->read_count;
+    KVC_ASSERT(words <= KVC_STATUS_WORDS);
     if (!offload->status_written)
         return;
     memset(status_words, 0, words * sizeof *status_words);
@@ -177,6 +179,7 @@ static enum kvc_status memory_describe(struct kvc_offload *offload, enum kvc_typ
     made->row_bytes = row_bytes;
     made->piece_rows = piece_rows;
     made->pieces = (uint32_t)pieces;
+    KVC_ASSERT((pieces - 1) * piece_rows < outputs && outputs <= pieces * piece_rows);
     *weight = made;
     return KVC_OK;
 }

@@ -1,6 +1,8 @@
 /* offload.c - opens and closes devices, reports failures, reads status words, and builds launches. */
 #include "backends/offload/offload.h"
 
+#include "core/base/assert.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +56,7 @@ void kvc_offload_failed(struct kvc_offload *offload, enum kvc_status status, con
 
 void kvc_offload_count(struct kvc_offload *offload, enum kvc_memory_kind kind, int64_t bytes) {
     struct kvc_memory *memory = &offload->device.memory;
+    KVC_ASSERT(bytes >= 0 || memory->now[kind] >= (uint64_t)-bytes);
     memory->now[kind] += (uint64_t)bytes;
     memory->now_total += (uint64_t)bytes;
     if (memory->now[kind] > memory->peak[kind])
@@ -115,6 +118,7 @@ uint32_t kvc_offload_read_status(struct kvc_offload *offload, uint32_t count, ui
     if (offload->read_count > KVC_STATUS_WORDS - KVC_STATUS_READ - count)
         kvc_offload_take_status(offload);
     first = KVC_STATUS_READ + offload->read_count;
+    KVC_ASSERT(first + count <= KVC_STATUS_WORDS);
     offload->status_written = true;
     for (uint32_t i = 0; i < count; i++)
         offload->reads[offload->read_count++] = (struct kvc_offload_read){to, bytes, divisor};
@@ -140,6 +144,7 @@ struct kvc_launch kvc_launch_of(enum kvc_kernel kernel) {
 
 void kvc_launch_handle(struct kvc_launch *launch, void *handle) {
     unsigned i = launch->count++;
+    KVC_ASSERT(i < KVC_ARGUMENTS);
     launch->argument[i].value.handle = handle;
     launch->argument[i].bytes = sizeof handle;
     launch->argument[i].is_handle = true;
@@ -211,6 +216,7 @@ void kvc_launch_run(struct kvc_offload *offload, struct kvc_launch *launch, uint
         return;
     }
     launch->items = items;
+    KVC_ASSERT(launch->count <= KVC_ARGUMENTS && launch->kernel < KVC_KERNELS);
     launch->groups[0] = (uint32_t)x;
     launch->groups[1] = (uint32_t)y;
     launch->groups[2] = (uint32_t)z;
@@ -232,5 +238,6 @@ void kvc_launch_runs(struct kvc_offload *offload, struct kvc_launch *launch, uin
 
 uint64_t kvc_offload_runs(const struct kvc_offload *offload, uint64_t n) {
     const uint64_t run_length = KVC_RUN_OF(offload->workers);
+    KVC_ASSERT(offload->workers == 1 || offload->workers == 4);
     return (n + run_length - 1) / run_length;
 }

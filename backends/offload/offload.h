@@ -107,6 +107,12 @@ struct kvc_offload_driver {
     void (*close)(struct kvc_offload *);  /* frees the backend's own data and the struct */
 };
 
+/* Returns true if `values` values of 4 bytes lie at the span within its buffer. For assertions. */
+static inline bool kvc_offload_holds(struct kvc_span span, uint64_t values) {
+    return span.buffer && span.offset % 4 == 0 && span.offset <= span.buffer->bytes &&
+           values <= (span.buffer->bytes - span.offset) / 4;
+}
+
 /* Fills the operation table and creates the status words. The caller must have set driver, workers, group, most_bytes,
  * memory_bytes and device.name. */
 enum kvc_status kvc_offload_open(struct kvc_offload *offload, struct kvc_error *error);

@@ -1,4 +1,5 @@
 /* pages.c - views, pages, and sums of values. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
@@ -7,6 +8,7 @@ uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc
 }
 
 void kvc_offload_view_append(struct kvc_device *device, const struct kvc_view_append *args) {
+    KVC_ASSERT(args->view->index && args->view->count);
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_view_append);
     KVC_PUSH(&launch, lists, args->view, args->rows);

@@ -2,7 +2,11 @@
  * gather. */
 #include "backends/offload/offload.h"
 
+#include "core/base/assert.h"
+
 void kvc_offload_embed(struct kvc_device *device, const struct kvc_embed *args) {
+    KVC_ASSERT(kvc_offload_holds(args->out, args->rows * args->table->inputs) &&
+               kvc_offload_holds(args->tokens, args->rows));
     for (uint32_t i = 0; i < args->table->pieces; i++) {
         struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_embed);
         KVC_PUSH(&launch, args->out, args->table->piece[i], i * args->table->piece_rows,
@@ -14,6 +18,8 @@ void kvc_offload_embed(struct kvc_device *device, const struct kvc_embed *args) 
 }
 
 void kvc_offload_norm(struct kvc_device *device, const struct kvc_norm *args) {
+    KVC_ASSERT(kvc_offload_holds(args->x, (uint64_t)args->rows * args->K) &&
+               kvc_offload_holds(args->y, (uint64_t)args->rows * args->K));
     struct kvc_launch launch = kvc_launch_of(args->centred ? KVC_KERNEL_norm_centred : KVC_KERNEL_norm);
     KVC_PUSH(&launch, args->y, args->x, args->w);
     if (args->centred)
@@ -23,6 +29,8 @@ void kvc_offload_norm(struct kvc_device *device, const struct kvc_norm *args) {
 }
 
 void kvc_offload_rope(struct kvc_device *device, const struct kvc_rope_heads *args) {
+    KVC_ASSERT(kvc_offload_holds(args->y, (uint64_t)args->rows * args->heads * args->head_size) &&
+               kvc_offload_holds(args->sine, (uint64_t)args->rows * (args->rotary / 2)));
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_rope);
     KVC_PUSH(&launch, args->y, args->x, args->cosine, args->sine, args->rows, args->heads, args->head_size,
              args->rotary, args->interleaved);
@@ -33,30 +41,35 @@ void kvc_offload_rope(struct kvc_device *device, const struct kvc_rope_heads *ar
 }
 
 void kvc_offload_gated_silu(struct kvc_device *device, const struct kvc_gated_silu *args) {
+    KVC_ASSERT(kvc_offload_holds(args->gate, args->n) && kvc_offload_holds(args->y, args->n));
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_gated_silu);
     KVC_PUSH(&launch, args->y, args->gate, args->up, (uint32_t)args->activation, args->n);
     kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
 void kvc_offload_add(struct kvc_device *device, const struct kvc_add *args) {
+    KVC_ASSERT(kvc_offload_holds(args->x, args->n) && kvc_offload_holds(args->y, args->n));
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_add);
     KVC_PUSH(&launch, args->y, args->x, args->n);
     kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
 void kvc_offload_blend(struct kvc_device *device, const struct kvc_blend *args) {
+    KVC_ASSERT(kvc_offload_holds(args->x, args->n) && kvc_offload_holds(args->y, args->n));
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_blend);
     KVC_PUSH(&launch, args->y, args->x, args->share, 1.0f - args->share, args->n);
     kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
 void kvc_offload_scale(struct kvc_device *device, const struct kvc_scale *args) {
+    KVC_ASSERT(kvc_offload_holds(args->x, args->n) && kvc_offload_holds(args->y, args->n));
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_scale);
     KVC_PUSH(&launch, args->y, args->x, args->factor, args->cap, args->n);
     kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
 void kvc_offload_repeat_heads(struct kvc_device *device, const struct kvc_repeat_heads *args) {
+    KVC_ASSERT(kvc_offload_holds(args->out, (uint64_t)args->rows * args->heads * args->copies * args->head_size));
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_repeat_heads);
     uint64_t n = (uint64_t)args->rows * args->heads * args->copies * args->head_size;
     KVC_PUSH(&launch, args->out, args->x, n, args->copies, args->head_size);
@@ -65,6 +78,8 @@ void kvc_offload_repeat_heads(struct kvc_device *device, const struct kvc_repeat
 }
 
 void kvc_offload_gather(struct kvc_device *device, const struct kvc_gather *args) {
+    KVC_ASSERT(kvc_offload_holds(args->out, (uint64_t)args->rows * args->width) &&
+               kvc_offload_holds(args->index, args->rows));
     const uint64_t run = KVC_COPIED_OF(kvc_offload_of(device)->workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_gather);
     KVC_PUSH(&launch, args->out, args->x, args->index, args->rows, args->width);

@@ -1,6 +1,7 @@
 /* scores.c - attention probabilities for policies: sums, moments and ring buffers of recent queries. Also reads and
  * writes state columns as scores. */
 #include "backends/offload/offload.h"
+#include "core/base/assert.h"
 #include "core/base/canon.h"
 
 static const struct kvc_span none = {NULL, 0};
@@ -111,6 +112,7 @@ void kvc_offload_ring_write(struct kvc_device *device, const struct kvc_ring_wri
 }
 
 void kvc_offload_ring_fuse(struct kvc_device *device, const struct kvc_ring_fuse *args) {
+    KVC_ASSERT(args->first + args->ring <= args->lists->columns && args->filled <= args->ring);
     const struct kvc_lists *lists = args->lists;
     struct kvc_offload *offload = kvc_offload_of(device);
     struct kvc_launch fuse = kvc_launch_of(KVC_KERNEL_ring_fuse);
@@ -134,6 +136,7 @@ void kvc_offload_ring_fuse(struct kvc_device *device, const struct kvc_ring_fuse
 }
 
 void kvc_offload_column_scores(struct kvc_device *device, const struct kvc_column_scores *args) {
+    KVC_ASSERT(args->first + args->columns <= args->lists->columns);
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_column_scores);
     KVC_PUSH(&launch, lists, args->first, args->columns, args->scores, args->stride);
@@ -141,6 +144,7 @@ void kvc_offload_column_scores(struct kvc_device *device, const struct kvc_colum
 }
 
 void kvc_offload_scores_column(struct kvc_device *device, const struct kvc_scores_column *args) {
+    KVC_ASSERT(args->column < args->lists->columns);
     const struct kvc_lists *lists = args->lists;
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_scores_column);
     KVC_PUSH(&launch, lists, args->column, args->scores, args->stride);

@@ -1,4 +1,5 @@
 /* select.c - select methods: scores of entries or pages for a decode step, and read lists. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 #include "core/base/canon.h"
@@ -121,6 +122,7 @@ void kvc_offload_select_reads(struct kvc_device *device, const struct kvc_select
 }
 
 void kvc_offload_cut_reads(struct kvc_device *device, const struct kvc_cut_reads *args) {
+    KVC_ASSERT(args->page > 0);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_cut_reads);
     KVC_PUSH(&launch, args->lists, args->view, args->page, args->whole, args->budget, args->factor, args->share,
              args->scores, args->stride, args->reads);

@@ -1,9 +1,11 @@
 /* series.c - TriAttention's scores, from statistics of all queries. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
 /* The workspace holds logits [H, stride], totals [H, 2] and lengths [H_kv, most, pairs]. */
 void kvc_offload_series_scores(struct kvc_device *device, const struct kvc_series_scores *args) {
+    KVC_ASSERT(kvc_offload_holds(args->mean, (uint64_t)args->heads * args->lists->format.head_size));
     const struct kvc_lists *lists = args->lists;
     const uint32_t heads = args->heads, group = heads / lists->kv_heads, most = kvc_offload_most_slots(lists);
     const uint32_t teams = kvc_offload_of(device)->group / kvc_offload_of(device)->workers;

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/assert.h"
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/base/threads.h"
@@ -166,6 +167,7 @@ unsigned kvc_threads_count(const struct kvc_threads *pool) { return pool ? pool-
 /* Runs one slice of a job, at most KVC_TASKS_MOST tasks. */
 static void run_slice(struct kvc_threads *pool, uint32_t slice, uint32_t tasks, kvc_task_fn *run, void *argument) {
     uint64_t job = (atomic_load(&pool->state) >> 32) + 1;
+    KVC_ASSERT(atomic_load(&pool->remaining) == 0);
     atomic_store(&pool->state, job << 32 | KVC_CLOSED);
     atomic_store(&pool->tasks, tasks);
     atomic_store(&pool->slice, slice);
@@ -203,6 +205,7 @@ void kvc_threads_run(struct kvc_threads *pool, size_t tasks, kvc_task_fn *run, v
     for (uint32_t slice = 0; tasks > 0; slice++) {
         const uint32_t now = (uint32_t)kvc_min_u64(tasks, KVC_TASKS_MOST);
         run_slice(pool, slice, now, run, argument);
+        KVC_ASSERT(atomic_load(&pool->remaining) == 0);
         tasks -= now;
     }
 }

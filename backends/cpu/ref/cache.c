@@ -2,6 +2,7 @@
  * them (entries). */
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
@@ -38,6 +39,7 @@ void KVC_REF(append)(struct kvc_device *device, const struct kvc_append *args) {
 }
 
 void KVC_REF(drop)(struct kvc_device *device, const struct kvc_drop *args) {
+    KVC_ASSERT(args->rows > 0);
     struct kvc_lists *lists = args->lists;
     uint32_t *count = lists->count->data;
     (void)device;
@@ -46,6 +48,7 @@ void KVC_REF(drop)(struct kvc_device *device, const struct kvc_drop *args) {
 }
 
 void KVC_REF(identity)(struct kvc_device *device, const struct kvc_identity *args) {
+    KVC_ASSERT(args->lists->order && args->lists->position);
     struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
@@ -73,18 +76,21 @@ void KVC_REF(evict)(struct kvc_device *device, const struct kvc_evict *args) {
         if (!lists->order || !evicted)
             return;
         order = (uint32_t *)lists->order->data + lists->host_base[h];
+        KVC_ASSERT(kept_count < *count && kept_count <= args->kept->stride);
         for (uint32_t r = 0, gone = 0; r < *count; r++) {
             if (next < kept_count && indices[next] == r)
                 order[next++] = order[r];
             else
                 evicted[gone++] = order[r];
         }
+        KVC_ASSERT(next == kept_count); /* the kept indices ascend and are below the count */
         memcpy(order + next, evicted, (*count - next) * sizeof *order);
         *count = next;
     }
 }
 
 void KVC_REF(keep_keys)(struct kvc_device *device, const struct kvc_keep_keys *args) {
+    KVC_ASSERT(args->first + args->lists->format.head_size <= args->lists->columns);
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size;
     (void)device;
@@ -98,6 +104,8 @@ void KVC_REF(keep_keys)(struct kvc_device *device, const struct kvc_keep_keys *a
 }
 
 void KVC_REF(rotate_keys)(struct kvc_device *device, const struct kvc_rotate_keys *args) {
+    KVC_ASSERT(args->rotary <= args->lists->format.head_size &&
+               args->first + args->lists->format.head_size <= args->lists->columns);
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, half = args->rotary / 2;
     float *x = kvc_cpu_scratch((struct kvc_cpu *)device, 0, 2 * d * sizeof *x), *y = x + d;
@@ -137,6 +145,7 @@ static void relayout_head(struct kvc_lists *dst, const struct kvc_lists *src, ui
         if (from >= kept_slots) {
             while (used[lowest])
                 lowest++;
+            KVC_ASSERT(lowest < slots);
             to = lowest;
             used[to] = true;
             move_entry(dst, to, src, h, from);
@@ -154,6 +163,8 @@ static void relayout_head(struct kvc_lists *dst, const struct kvc_lists *src, ui
 }
 
 void KVC_REF(relayout)(struct kvc_device *device, const struct kvc_relayout *args) {
+    KVC_ASSERT(args->dst->kv_heads == args->src->kv_heads);
+    KVC_ASSERT(args->dst->order || !args->src->order);
     struct kvc_lists *dst = args->dst;
     const struct kvc_lists *src = args->src;
     for (uint32_t h = 0; h < src->kv_heads; h++) {
@@ -170,6 +181,7 @@ void KVC_REF(relayout)(struct kvc_device *device, const struct kvc_relayout *arg
 }
 
 void KVC_REF(entries)(struct kvc_device *device, const struct kvc_entries *args) {
+    KVC_ASSERT(args->head < args->lists->kv_heads);
     const struct kvc_lists *lists = args->lists;
     size_t d = lists->format.head_size;
     (void)device;

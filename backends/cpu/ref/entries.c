@@ -2,6 +2,7 @@
  * with later entries, and how much keys repeat each other. */
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
@@ -129,6 +130,7 @@ static uint32_t below(const struct lag *w, uint32_t i) {
 }
 
 void KVC_REF(lag_scores)(struct kvc_device *device, const struct kvc_lag_scores *args) {
+    KVC_ASSERT(args->lag >= 2);
     const struct kvc_lists *lists = args->lists;
     struct lag w = {.lists = lists, .lag = args->lag, .d = lists->format.head_size};
     uint32_t most = 0;
@@ -225,6 +227,7 @@ void KVC_REF(mix_redundancy)(struct kvc_device *device, const struct kvc_mix_red
 /* ---- output_norms, weigh_scores ---- */
 
 void KVC_REF(output_norms)(struct kvc_device *device, const struct kvc_output_norms *args) {
+    KVC_ASSERT(args->heads % args->lists->kv_heads == 0);
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, group = args->heads / lists->kv_heads;
     const size_t width = (size_t)args->heads * d;

@@ -1,6 +1,7 @@
 /* expected.c - expected attention: the moments of queries, and the scores that they give to entries. */
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
@@ -96,6 +97,7 @@ void KVC_REF(softmax_indices)(float *p, uint32_t first, uint32_t count) {
 }
 
 void KVC_REF(expected_scores)(struct kvc_device *device, const struct kvc_expected_scores *args) {
+    KVC_ASSERT(args->queries > 0 && args->heads % args->lists->kv_heads == 0);
     const struct kvc_lists *lists = args->lists;
     const uint32_t group = args->heads / lists->kv_heads, d = lists->format.head_size;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {

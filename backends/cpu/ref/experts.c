@@ -1,5 +1,6 @@
 /* experts.c - mixtures of experts: route, expert_linear, expert_sum. */
 #include "backends/cpu/ref/pairs.h"
+#include "core/base/assert.h"
 #include "backends/cpu/ref/ref.h"
 
 /* Computes the routing weights of one row's chosen experts. p [E] is scratch. */
@@ -20,6 +21,8 @@ static void share_row(const float *x, uint32_t experts, const uint32_t *chosen, 
 }
 
 void KVC_REF(route)(struct kvc_device *device, const struct kvc_route *args) {
+    KVC_ASSERT(args->used >= 1 && args->used <= args->experts && args->experts <= KVC_EXPERTS_MOST &&
+               args->used <= KVC_EXPERTS_USED_MOST);
     const float *x = kvc_span_data(args->logits);
     float p[KVC_EXPERTS_MOST], *share = kvc_span_data(args->share);
     uint32_t *chosen = kvc_span_data(args->expert);
@@ -32,6 +35,7 @@ void KVC_REF(route)(struct kvc_device *device, const struct kvc_route *args) {
 }
 
 void KVC_REF(expert_linear)(struct kvc_device *device, const struct kvc_expert_linear *args) {
+    KVC_ASSERT(((const uint32_t *)kvc_span_data(args->first))[args->experts] == args->pairs);
     const uint32_t *first = kvc_span_data(args->first);
     const size_t N = args->w->outputs, K = args->w->inputs;
     for (uint32_t e = 0; e < args->experts; e++) {
@@ -46,6 +50,7 @@ void KVC_REF(expert_linear)(struct kvc_device *device, const struct kvc_expert_l
 }
 
 void KVC_REF(expert_sum)(struct kvc_device *device, const struct kvc_expert_sum *args) {
+    KVC_ASSERT(kvc_span_holds(args->out, (uint64_t)args->rows * args->width));
     const uint32_t *pair = kvc_span_data(args->pair);
     const float *share = kvc_span_data(args->share), *y = kvc_span_data(args->y);
     const float *shared = args->shared.buffer ? kvc_span_data(args->shared) : NULL;

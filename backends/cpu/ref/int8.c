@@ -1,9 +1,11 @@
 /* int8.c - linear layers with 8-bit activations: quantize_rows, linear_int8, expert_linear_int8. */
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/ref/ref.h"
+#include "core/base/assert.h"
 #include "core/base/weight_blocks.h"
 
 void KVC_REF(quantize_rows)(struct kvc_device *device, const struct kvc_quantize_rows *args) {
+    KVC_ASSERT(args->K % KVC_INT8_BLOCK == 0);
     const float *x = kvc_span_data(args->x);
     kvc_i8 *quant = kvc_span_data(args->y.quant);
     float *scale = kvc_span_data(args->y.scale);
@@ -78,6 +80,7 @@ static float dot(const struct weights *w, const kvc_i8 *x, const float *scale, s
 }
 
 void KVC_REF(linear_int8)(struct kvc_device *device, const struct kvc_linear_int8 *args) {
+    KVC_ASSERT(kvc_span_holds(args->y, args->rows * args->w->outputs));
     const size_t K = args->w->inputs, N = args->w->outputs, pieces = K / 16;
     float *y = kvc_span_data(args->y), *floats = kvc_cpu_scratch((struct kvc_cpu *)device, 0, pieces * 8 + K);
     const float *bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL, *scale = kvc_span_data(args->x.scale);

@@ -1,10 +1,13 @@
 /* keep.c - from scores to entries: pooling, the rule of struct kvc_keep, and the division of slots among heads. */
 #include <stdlib.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
 void KVC_REF(pool)(struct kvc_device *device, const struct kvc_pool *args) {
+    KVC_ASSERT(args->out.buffer != args->in.buffer || args->out.offset != args->in.offset);
+    KVC_ASSERT(args->kernel > 0);
     const struct kvc_lists *lists = args->lists;
     uint32_t half = args->kernel / 2;
     (void)device;
@@ -33,6 +36,7 @@ void KVC_REF(pool)(struct kvc_device *device, const struct kvc_pool *args) {
 }
 
 void KVC_REF(group_scores)(struct kvc_device *device, const struct kvc_group_scores *args) {
+    KVC_ASSERT(args->rows == 1 || args->out.buffer != args->in.buffer);
     const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
@@ -70,6 +74,8 @@ static bool is_forced(const struct kvc_lists *lists, uint32_t h, const struct kv
 }
 
 void KVC_REF(keep)(struct kvc_device *device, const struct kvc_keep_rules *args) {
+    KVC_ASSERT(args->rule_count == 1 || args->rule_count == args->lists->kv_heads);
+    KVC_ASSERT(args->scores.buffer || (args->rules->top == 0 && args->rules->fill == 0));
     const struct kvc_lists *lists = args->lists;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const struct kvc_keep *rule = &args->rules[args->rule_count > 1 ? h : 0];

@@ -2,6 +2,7 @@
  * both in units of their standard deviation. */
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
@@ -96,6 +97,7 @@ static void weigh_mass(const struct chunk *w, uint32_t end) {
 }
 
 void KVC_REF(chunk_mass)(struct kvc_device *device, const struct kvc_chunk_mass *args) {
+    KVC_ASSERT(args->chunk > 0 && args->column < args->lists->columns);
     const struct kvc_lists *lists = args->lists;
     const size_t d = lists->format.head_size, n = kvc_max_u32(kvc_min_u32(args->chunk, most_entries(lists)), 1);
     struct chunk w = {.call = args, .d = (uint32_t)d, .group = args->heads / lists->kv_heads};
@@ -213,6 +215,7 @@ static float leverage_of(const struct leverage *w, const float *e) {
 }
 
 void KVC_REF(leverage_scores)(struct kvc_device *device, const struct kvc_leverage_scores *args) {
+    KVC_ASSERT(!args->cosine.buffer == !args->sine.buffer);
     const struct kvc_lists *lists = args->lists;
     const size_t d = lists->format.head_size;
     struct leverage w = {.call = args, .d = (uint32_t)d};

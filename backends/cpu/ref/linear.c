@@ -1,7 +1,11 @@
 /* linear.c - y = x w^T + bias: one 32-lane dot product per output. */
 #include "backends/cpu/ref/ref.h"
 
+#include "core/base/assert.h"
+
 void KVC_REF(linear)(struct kvc_device *device, const struct kvc_linear *args) {
+    KVC_ASSERT(kvc_span_holds(args->x, args->rows * args->w->inputs) &&
+               kvc_span_holds(args->y, args->rows * args->w->outputs));
     size_t K = args->w->inputs, N = args->w->outputs;
     float *y = kvc_span_data(args->y), *row = kvc_cpu_scratch((struct kvc_cpu *)device, 0, K * sizeof *row);
     const float *x = kvc_span_data(args->x), *bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL;

@@ -3,7 +3,10 @@
 
 #include "backends/cpu/ref/ref.h"
 
+#include "core/base/assert.h"
+
 void KVC_REF(view_append)(struct kvc_device *device, const struct kvc_view_append *args) {
+    KVC_ASSERT(args->rows > 0 && args->view->index);
     const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
@@ -73,6 +76,7 @@ static uint32_t slot_at(const struct kvc_lists *lists, const struct kvc_read_lis
 }
 
 void KVC_REF(pages_update)(struct kvc_device *device, const struct kvc_pages_update *args) {
+    KVC_ASSERT(args->pages->page > 0 && args->pages->high);
     const struct kvc_lists *lists = args->lists;
     uint32_t d = lists->format.head_size;
     float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, d * sizeof *key);
@@ -88,6 +92,7 @@ void KVC_REF(pages_update)(struct kvc_device *device, const struct kvc_pages_upd
 }
 
 void KVC_REF(value_sums)(struct kvc_device *device, const struct kvc_value_sums *args) {
+    KVC_ASSERT(args->lists->kv_heads > 0);
     const struct kvc_lists *lists = args->lists;
     uint32_t d = lists->format.head_size;
     float *value = kvc_cpu_scratch((struct kvc_cpu *)device, 0, d * sizeof *value);

@@ -69,6 +69,7 @@ static inline uint32_t kvc_list_count(const struct kvc_lists *lists, uint32_t h)
 
 /* Returns state column c of head h, indexed by slot. */
 static inline float *kvc_list_column(const struct kvc_lists *lists, uint32_t h, uint32_t c) {
+    KVC_ASSERT(c < lists->columns && h < lists->kv_heads);
     return (float *)lists->state->data + (size_t)lists->columns * lists->host_base[h] +
            (size_t)c * kvc_list_slots(lists, h);
 }
@@ -90,6 +91,7 @@ static inline struct kvc_view kvc_view_of(const struct kvc_lists *lists, const s
     if (reads) {
         view.indices = (const uint32_t *)reads->index->data + (size_t)h * reads->stride;
         view.places = ((const uint32_t *)reads->count->data)[h];
+        KVC_ASSERT(view.places <= reads->stride);
     }
     if (window)
         view.oldest = (int64_t)position - window + 1;

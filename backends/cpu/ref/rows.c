@@ -4,10 +4,14 @@
 
 #include "backends/cpu/ref/ref.h"
 
+#include "core/base/assert.h"
+
 void KVC_REF(embed)(struct kvc_device *device, const struct kvc_embed *args) {
     float *y = kvc_span_data(args->out);
     const int32_t *token = kvc_span_data(args->tokens);
     (void)device;
+    for (uint32_t i = 0; i < args->rows; i++)
+        KVC_ASSERT(token[i] >= 0 && (uint64_t)token[i] < args->table->outputs); /* checked by the caller */
     for (uint32_t i = 0; i < args->rows; i++)
         KVC_REF(dequantize)
     (args->table->type, args->table->data + (size_t)token[i] * args->table->row_bytes, 0, args->table->inputs,
@@ -29,6 +33,8 @@ static void centred_norm(float *y, const float *x, const float *w, const float *
 }
 
 void KVC_REF(norm)(struct kvc_device *device, const struct kvc_norm *args) {
+    KVC_ASSERT(kvc_span_holds(args->x, (uint64_t)args->rows * args->K) &&
+               kvc_span_holds(args->y, (uint64_t)args->rows * args->K));
     (void)device;
     for (uint32_t i = 0; i < args->rows; i++) {
         float *y = (float *)kvc_span_data(args->y) + (size_t)i * args->K;
@@ -59,6 +65,8 @@ void KVC_REF(rotate)(float *y, const float *x, const float *cosine, const float 
 }
 
 void KVC_REF(rope)(struct kvc_device *device, const struct kvc_rope_heads *args) {
+    KVC_ASSERT(args->rotary <= args->head_size && args->rotary % 2 == 0 &&
+               (args->y.buffer != args->x.buffer || !args->interleaved));
     uint32_t half = args->rotary / 2;
     (void)device;
     for (uint32_t row = 0; row < args->rows; row++) {
@@ -74,6 +82,7 @@ void KVC_REF(rope)(struct kvc_device *device, const struct kvc_rope_heads *args)
 }
 
 void KVC_REF(gated_silu)(struct kvc_device *device, const struct kvc_gated_silu *args) {
+    KVC_ASSERT(args->up.buffer || args->activation != KVC_CLAMPED_SILU);
     float *y = kvc_span_data(args->y);
     const float *gate = kvc_span_data(args->gate), *up = args->up.buffer ? kvc_span_data(args->up) : NULL;
     (void)device;
@@ -110,6 +119,7 @@ void KVC_REF(scale)(struct kvc_device *device, const struct kvc_scale *args) {
 }
 
 void KVC_REF(repeat_heads)(struct kvc_device *device, const struct kvc_repeat_heads *args) {
+    KVC_ASSERT(kvc_span_holds(args->out, (uint64_t)args->rows * args->heads * args->copies * args->head_size));
     float *to = kvc_span_data(args->out);
     const float *from = kvc_span_data(args->x);
     (void)device;
@@ -122,11 +132,14 @@ void KVC_REF(gather)(struct kvc_device *device, const struct kvc_gather *args) {
     const uint32_t *from = kvc_span_data(args->index);
     (void)device;
     for (uint32_t i = 0; i < args->rows; i++)
+        KVC_ASSERT(kvc_span_holds(args->x, ((uint64_t)from[i] + 1) * args->width));
+    for (uint32_t i = 0; i < args->rows; i++)
         memcpy((float *)kvc_span_data(args->out) + (size_t)i * args->width,
                (const float *)kvc_span_data(args->x) + (size_t)from[i] * args->width, args->width * sizeof(float));
 }
 
 void KVC_REF(fma_loop)(struct kvc_device *device, const struct kvc_fma_loop *args) {
+    KVC_ASSERT(args->n % 128 == 0);
     float *x = kvc_span_data(args->x);
     (void)device;
     for (size_t i = 0; i < args->n && args->rounds; i++) {

@@ -2,6 +2,8 @@
  * so far, and ring buffers of recent queries. Also reads and writes state columns as scores. */
 #include "backends/cpu/ref/ref.h"
 
+#include "core/base/assert.h"
+
 /* Probabilities of one query for the query heads of one KV head. The arrays are scratch memory. */
 struct row {
     struct kvc_view view;
@@ -192,6 +194,7 @@ void KVC_REF(window_moments)(struct kvc_device *device, const struct kvc_window_
 }
 
 void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_accumulate *args) {
+    KVC_ASSERT(args->column + 2 <= args->probabilities->lists->columns);
     const struct kvc_probabilities *w = args->probabilities;
     struct row row;
     float *none;
@@ -239,6 +242,7 @@ static float group_value(const struct kvc_probabilities *w, uint32_t query, uint
 }
 
 void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_ring_write *args) {
+    KVC_ASSERT(args->first + args->ring <= args->probabilities->lists->columns && args->ring > 0);
     const struct kvc_probabilities *w = args->probabilities;
     float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, w->head_size * sizeof *key);
     if (!key)
@@ -314,6 +318,7 @@ static void row_softmax(const struct kvc_lists *lists, uint32_t h, const float *
 }
 
 void KVC_REF(ring_fuse)(struct kvc_device *device, const struct kvc_ring_fuse *args) {
+    KVC_ASSERT(args->first + args->ring <= args->lists->columns && args->filled <= args->ring);
     const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
@@ -341,6 +346,7 @@ void KVC_REF(ring_fuse)(struct kvc_device *device, const struct kvc_ring_fuse *a
 }
 
 void KVC_REF(column_scores)(struct kvc_device *device, const struct kvc_column_scores *args) {
+    KVC_ASSERT(args->first + args->columns <= args->lists->columns);
     const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
@@ -354,6 +360,7 @@ void KVC_REF(column_scores)(struct kvc_device *device, const struct kvc_column_s
 }
 
 void KVC_REF(scores_column)(struct kvc_device *device, const struct kvc_scores_column *args) {
+    KVC_ASSERT(args->column < args->lists->columns);
     const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++)

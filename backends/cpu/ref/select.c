@@ -4,6 +4,8 @@
 
 #include "backends/cpu/ref/ref.h"
 
+#include "core/base/assert.h"
+
 /* The data of one KV head. */
 struct scored {
     const struct kvc_select_scores *call;
@@ -160,6 +162,8 @@ static uint64_t bytes_of(const struct scored *s) {
 }
 
 void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_scores *call) {
+    KVC_ASSERT(call->heads % call->lists->kv_heads == 0);
+    KVC_ASSERT(call->pages || call->kind < KVC_SCORE_PAGE_CHANNELS);
     const struct kvc_lists *lists = call->lists;
     uint32_t group = call->heads / lists->kv_heads, d = call->head_size;
     bool paged = call->kind >= KVC_SCORE_PAGE_CHANNELS;
@@ -230,6 +234,7 @@ static void select_choose(const struct kvc_select_reads *call, uint32_t h, uint3
 }
 
 void KVC_REF(select_reads)(struct kvc_device *device, const struct kvc_select_reads *call) {
+    KVC_ASSERT(!call->pages || call->pages->page > 0);
     const struct kvc_lists *lists = call->lists;
     uint32_t group = call->heads / lists->kv_heads;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
@@ -301,6 +306,7 @@ static uint64_t weight_from(const struct cut *c, const uint32_t *indices, const 
 }
 
 void KVC_REF(cut_reads)(struct kvc_device *device, const struct kvc_cut_reads *args) {
+    KVC_ASSERT(args->page > 0 && args->share <= 65536);
     (void)device;
     for (uint32_t h = 0; h < args->lists->kv_heads; h++) {
         const struct kvc_view view = kvc_view_of(args->lists, args->view, h, 0, 0, 0);

@@ -1,4 +1,5 @@
 /* series.c - TriAttention's scores, from statistics of all queries. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/cpu/ref/ref.h"
 
@@ -26,6 +27,7 @@ static void normalise(float *s, uint32_t count) {
 }
 
 void KVC_REF(series_scores)(struct kvc_device *device, const struct kvc_series_scores *args) {
+    KVC_ASSERT(args->heads % args->lists->kv_heads == 0 && args->pairs <= args->lists->format.head_size / 2);
     const struct kvc_lists *lists = args->lists;
     const uint32_t group = args->heads / lists->kv_heads, d = lists->format.head_size, pairs = args->pairs;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
