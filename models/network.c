@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/engine/advice.h"
 #include "core/engine/engine.h"
 #include "core/base/canon.h"
@@ -66,6 +67,7 @@ enum kvc_status kvc_loader_matrix(struct kvc_loader *in, const char *name, uint6
 
 enum kvc_status kvc_loader_dequantize(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values) {
     const size_t count = (size_t)(tensor->rows * tensor->cols);
+    KVC_ASSERT(count > 0);
     if (tensor->type != KVC_F32 && tensor->type != KVC_F16 && tensor->type != KVC_BF16) {
         return kvc_fail(in->error, KVC_INPUT, "%s: tensor %s is of type %s; a norm or bias must be f32, f16 or bf16",
                         in->where, tensor->name, kvc_type_name(tensor->type));
@@ -110,6 +112,7 @@ enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint6
 
 enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values, size_t count, struct kvc_span *span) {
     const size_t padded = (count + VECTOR_ALIGNMENT - 1) / VECTOR_ALIGNMENT * VECTOR_ALIGNMENT;
+    KVC_ASSERT(in->float_count % VECTOR_ALIGNMENT == 0);
     if (in->elsewhere) {
         return KVC_OK;
     }

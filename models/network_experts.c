@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/types.h"
 #include "models/config/names.h"
 #include "models/files/scaled.h"
@@ -49,6 +50,7 @@ static enum kvc_status find_experts(struct kvc_loader *in, uint32_t l, const str
         *type = tensor->type;
         const struct kvc_range own = kvc_loader_range(in, outputs, false);
         const size_t row = kvc_type_row_bytes(tensor->type, inputs);
+        KVC_ASSERT(row > 0 && own.first + own.count <= outputs);
         if (!in->elsewhere) {
             in->experts[e] =
                 (const unsigned char *)kvc_tensor_data(tensor) + (stacked ? e * bytes : 0) + (size_t)own.first * row;

@@ -1,6 +1,8 @@
 /* accumulated.c - evicts by accumulated attention, for h2o and keyformer. */
 #include "policies/policies.h"
 
+#include "core/base/assert.h"
+
 #include <stdint.h>
 
 uint32_t kvc_accumulated_columns(const struct kvc_values *values) {
@@ -20,6 +22,7 @@ enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_
         status = kvc_stage_column_scores(stage, 0, 2, scores, error);
     if (status != KVC_OK)
         return status;
+    KVC_ASSERT(kvc_recent(values, budget) <= budget);
     const struct kvc_keep keep = {.fill = budget,
                                   .limit = budget,
                                   .recent = (int64_t)info->now - (int64_t)kvc_recent(values, budget),

@@ -2,6 +2,8 @@
  * entries, and pooling (rules 6 and 7 of docs/reference/methods.md). */
 #include "policies/policies.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,11 +68,13 @@ enum kvc_status kvc_check_recent(const struct kvc_values *values, struct kvc_err
 }
 
 uint64_t kvc_recent_budget(const struct kvc_values *values, uint64_t held) {
+    KVC_ASSERT(recent_of(values) != -2);
     const int64_t recent = recent_of(values);
     return kvc_budget(values, held, recent > 0 ? (uint64_t)recent : 0);
 }
 
 uint64_t kvc_recent(const struct kvc_values *values, uint64_t budget) {
+    KVC_ASSERT(budget > 0);
     const int64_t recent = recent_of(values);
     return recent > 0 ? (uint64_t)recent : budget / 2;
 }

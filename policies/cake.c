@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 
+#include "core/base/assert.h"
 #include "core/base/trig.h"
 
 static const struct kvc_option options[] = {
@@ -54,6 +55,7 @@ static void cake_give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     if (receivers == 0)
         return;
     each = amount / receivers;
+    KVC_ASSERT(receivers <= n);
     more = amount % receivers;
     for (uint32_t i = 0; i < n; i++) {
         if (layer[i].budget >= layer[i].older)
@@ -92,6 +94,7 @@ static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t share = (uint64_t)floor((some ? layer[i].P / sum : 1.0 / (double)n) * (double)slots);
         layer[i].budget = kvc_min_u64(share, layer[i].older);
+        KVC_ASSERT(layer[i].budget <= layer[i].older);
         cut += share - layer[i].budget;
     }
     cake_give(layer, n, cut);
@@ -127,6 +130,7 @@ static enum kvc_status cake_look(struct kvc_stage *stage, const struct kvc_value
         return status;
     cake->layer[info->acting].P = kvc_double_pow(fmax(dispersion, 0.0), 1.0 / kvc_value_real(values, "tau1")) *
                                   kvc_double_pow(fmax(variance, 0.0), 1.0 / kvc_value_real(values, "tau2"));
+    KVC_ASSERT(cake->layer[info->acting].P >= 0);
     return KVC_OK;
 }
 
@@ -151,6 +155,7 @@ static enum kvc_status cake_prompt(struct kvc_stage *stage, const struct kvc_val
     if (here == 0)
         cake->mean = kvc_window_budget(values, info->held) - window;
     const uint64_t slots = info->actings * cake->mean;
+    KVC_ASSERT(here < info->actings);
     cake->layer[here].number = info->layer;
     cake->layer[here].older = info->held > window ? info->held - window : 0;
     enum kvc_status status = KVC_OK;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/canon.h"
 
 #define PSEUDO_MOST 4096
@@ -95,6 +96,7 @@ static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { retu
 /* Copies `count` tokens of the prompt, from token `first` on, to index `at` of tokens, unless tokens is NULL. Returns
  * the index after the last one. */
 static uint32_t take_part(const struct kvc_turn *turn, uint64_t first, uint64_t count, uint32_t at, int32_t *tokens) {
+    KVC_ASSERT(first + count <= turn->count);
     for (uint64_t i = 0; tokens && i < count; i++)
         tokens[at + i] = turn->tokens[first + i];
     return at + (uint32_t)count;

@@ -2,6 +2,8 @@
  * heads (docs/reference/methods/duo.md). */
 #include "policies/policies.h"
 
+#include "core/base/assert.h"
+
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -83,6 +85,7 @@ static int duo_compare(const void *a, const void *b) {
  * scores. */
 static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *values, struct kvc_error *error) {
     const size_t n = duo->layers * duo->heads;
+    KVC_ASSERT(n > 0 && duo->score);
     const bool sparsity = kvc_value_given(values, "sparsity");
     const float threshold = (float)kvc_value_real(values, "threshold");
     const double streaming = floor(kvc_value_real(values, "sparsity") * (double)n + 0.5);
@@ -247,6 +250,7 @@ static enum kvc_status duo_evict(struct kvc_stage *stage, const struct kvc_value
     const uint64_t sinks = (uint64_t)kvc_value_int(values, "sinks"), recent = (uint64_t)kvc_value_int(values, "recent");
     const bool *streams = duo->streams + info->layer * duo->heads;
     const size_t lists = info->model_lists / duo->heads; /* lists per KV head */
+    KVC_ASSERT(lists > 0 && lists * duo->heads == info->model_lists);
     bool any = false;
     for (size_t h = 0; h < duo->heads; h++)
         any = any || streams[h];

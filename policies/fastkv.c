@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "core/base/assert.h"
 #include "core/base/canon.h"
 
 static const struct kvc_option options[] = {
@@ -91,6 +92,7 @@ static enum kvc_status add_head(struct kvc_stage *stage, const struct kvc_scores
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     size_t held = 0;
     const enum kvc_status status = kvc_stage_read_any_scores(stage, scores, head, values, info->entries, &held, error);
+    KVC_ASSERT(status != KVC_OK || held >= info->turn);
     for (uint32_t i = 0; i < count && status == KVC_OK; i++)
         candidates[i].score += values[held - info->turn + i];
     return status;
@@ -115,6 +117,7 @@ static enum kvc_status propagate(struct kvc_stage *stage, const struct kvc_value
         status = add_head(stage, scores, h, read, candidates, count, error);
     if (status == KVC_OK) {
         const uint32_t top = (uint32_t)tsp - window;
+        KVC_ASSERT(top <= count && window < tsp);
         for (uint32_t i = 0; i < count; i++) {
             candidates[i].row = i;
             candidates[i].key = kvc_score_key(candidates[i].score);

@@ -2,6 +2,8 @@
  * (docs/reference/methods/keyformer.md). */
 #include "policies/policies.h"
 
+#include "core/base/assert.h"
+
 #include <stdint.h>
 
 static const struct kvc_option options[] = {
@@ -19,6 +21,7 @@ static float tau_of(const struct kvc_values *values, const struct kvc_stage_info
     const double from = kvc_value_real(values, "tau_init"), to = kvc_value_real(values, "tau_end");
     const int64_t given = kvc_value_int(values, "steps");
     const uint64_t steps = given > 0 ? (uint64_t)given : info->expected;
+    KVC_ASSERT(from > 0 && to > 0);
     if (info->step >= steps)
         return (float)to;
     return (float)(from + (to - from) * ((double)info->step / (double)steps));

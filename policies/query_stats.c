@@ -1,6 +1,7 @@
 /* query_stats.c - reads statistics of queries from a file (query_stats.h has the format), or draws random ones. */
 #include "policies/query_stats.h"
 
+#include "core/base/assert.h"
 #include "core/base/canon.h"
 
 #include <math.h>
@@ -77,6 +78,7 @@ static char *next_line(struct reader *reader) {
     if (!*line)
         return NULL;
     reader->next = line + taken;
+    KVC_ASSERT(taken <= reader->left);
     reader->left -= taken;
     *end = 0;
     end = line + strlen(line);
@@ -138,6 +140,7 @@ static enum kvc_status read_head(struct reader *reader, struct kvc_query_stats *
 static enum kvc_status read_row(struct reader *reader, struct kvc_query_stats *stats, size_t row, uint32_t pairs) {
     const uint32_t d = stats->head_size;
     float *mean = stats->mean + row * d, *spread = stats->spread + row * (d / 2);
+    KVC_ASSERT(pairs <= d / 2 && row < (size_t)stats->layers * stats->heads);
     char *at = next_line(reader);
     for (uint32_t c = 0; c < d + pairs; c++) {
         double value;

@@ -2,6 +2,8 @@
  * several turns (docs/reference/methods/rocketkv.md). */
 #include "policies/policies.h"
 
+#include "core/base/assert.h"
+
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,6 +77,7 @@ static enum kvc_status prompt_view(struct kvc_stage *stage, const struct kvc_val
 static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
     const struct kvc_rocket_sizes sizes = sizes_of(values, info->held, kvc_window_queries(values));
     const struct kvc_hsa_sizes hsa = kvc_hsa_sizes(sizes.c2, info->head_size);
+    KVC_ASSERT(hsa.dims >= 1 && hsa.dims <= info->head_size && hsa.page >= 1);
     const uint64_t t = kvc_budget(values, info->held, 0);
     const struct kvc_select select = {
         .kind = KVC_SELECT_PAGE_CHANNELS, .page = hsa.page, .dims = hsa.dims, .budget = t, .top = kvc_half(t)};

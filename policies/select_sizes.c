@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/trig.h"
 
@@ -30,6 +31,7 @@ struct kvc_rocket_sizes kvc_rocket_sizes(uint64_t S, uint64_t t, uint32_t window
         sizes.r = 0.2 + 0.06 * (kvc_double_log(sizes.c) / kvc_double_log(2.0));
         sizes.r = sizes.r < 0.8 ? sizes.r : 0.8;
     }
+    KVC_ASSERT(sizes.c >= 1 && sizes.r >= 0 && sizes.r <= 1);
     sizes.c2 = kvc_double_pow(sizes.c, 1.0 - sizes.r);
     sizes.kept = floor_of((double)S / kvc_double_pow(sizes.c, sizes.r));
     sizes.kept = kvc_min_u64(kvc_max_u64(sizes.kept, window + 1ull), S);

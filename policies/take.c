@@ -2,6 +2,8 @@
  * (docs/reference/methods/take.md). */
 #include "policies/policies.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +125,7 @@ static enum kvc_status apply_below(struct kvc_stage *stage, struct kvc_error *er
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     struct chosen chosen = {NULL, NULL, 0};
     const uint32_t top = info->layer;
+    KVC_ASSERT(top < info->layers);
     enum kvc_status status = read_chosen(stage, &chosen, error);
     for (uint32_t l = 0; l < top && status == KVC_OK; l++) {
         if (!kvc_stage_acts(stage, l))
@@ -141,6 +144,7 @@ static enum kvc_status take_chunk(struct kvc_stage *stage, const struct kvc_valu
     if (info->layer + 1 < W)
         return KVC_OK;
     const bool warm = info->layer + 1 == W;
+    KVC_ASSERT(W <= info->layers);
     const uint64_t budget =
         warm && !info->last_chunk ? warmup_budget(values, info->held) : budget_of(values, info->held);
     const float alpha = (float)kvc_value_real(values, "alpha");

@@ -2,6 +2,8 @@
  * on it. */
 #include "policies/policies.h"
 
+#include "core/base/assert.h"
+
 #include <stdint.h>
 
 enum kvc_status kvc_check_window(const struct kvc_values *values, struct kvc_error *error) {
@@ -37,6 +39,7 @@ uint64_t kvc_window_bound(const struct kvc_values *values, uint64_t prompt, uint
 const struct kvc_forecast kvc_window_forecast = {.bound = kvc_window_bound};
 
 struct kvc_keep kvc_window_rule(uint64_t entries, uint32_t window, const struct kvc_scores *scores) {
+    KVC_ASSERT(entries >= window);
     return (struct kvc_keep){
         .tail = window, .top = entries - window, .limit = entries, .recent = INT64_MAX, .scores = scores};
 }

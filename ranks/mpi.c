@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "ranks/direct.h"
+#include "core/base/assert.h"
 #include "ranks/links.h"
 #include "ranks/mpi_comm.h"
 #include "ranks/watch.h"
@@ -112,6 +113,7 @@ static unsigned patience_of(const struct mpi_link *mpi) { return mpi->crowded ? 
 
 static void begin_send(struct mpi_link *mpi, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel,
                        MPI_Request *request) {
+    KVC_ASSERT(bytes <= PIECE && to < mpi->link.count && to != mpi->link.rank);
     mpi_hold(mpi);
     (mpi->synchronous ? MPI_Issend : MPI_Isend)(data, (int)bytes, MPI_BYTE, (int)to, (int)channel, mpi->comm, request);
     mpi_release(mpi);
@@ -139,6 +141,7 @@ static void advance(struct kvc_link *link) {
             continue;
         }
         *at = message->next;
+        KVC_ASSERT(mpi->sending >= message->bytes);
         mpi->sending -= message->bytes;
         free(message);
     }
@@ -168,11 +171,13 @@ static void mpi_send(struct kvc_link *link, const void *data, size_t bytes, uint
         last = &(*last)->next;
     *last = message;
     mpi->sending += bytes;
+    KVC_ASSERT(mpi->sending <= SEND_MOST);
     mpi_count(link, bytes, 1);
     begin_send(mpi, message->data, bytes, to, channel, &message->request);
 }
 
 static void mpi_receive(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel) {
+    KVC_ASSERT(from < link->count && from != link->rank);
     struct mpi_link *mpi = (struct mpi_link *)link;
     for (size_t at = 0, some; at < bytes; at += some) {
         MPI_Request request;
@@ -229,6 +234,7 @@ enum { TAG_ROWS = KVC_CHANNEL_LATE + 1 };
 static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows, const size_t *widths, float *out) {
     struct mpi_link *mpi = (struct mpi_link *)link;
     const size_t own = widths[link->rank];
+    KVC_ASSERT(link->rank < link->count);
     size_t width = 0, place = 0, at = 0;
     int begun = 0;
     for (uint32_t r = 0; r < link->count; r++)
@@ -256,6 +262,7 @@ static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows,
         memcpy(out + row * width + place, mine + row * own, own * sizeof *out);
     for (int i = 0; i < begun; i++)
         wait_for(mpi, &mpi->requests[i], patience_of(mpi), BLINK);
+    KVC_ASSERT((uint32_t)begun <= 2 * link->count && at == width);
     mpi_hold(mpi);
     for (uint32_t r = 0; r < link->count; r++)
         if (r != link->rank && widths[r])
@@ -264,6 +271,7 @@ static void gather_rows(struct kvc_link *link, const float *mine, uint32_t rows,
 }
 
 static void mpi_broadcast(struct kvc_link *link, void *data, size_t bytes, uint32_t from) {
+    KVC_ASSERT(from < link->count);
     struct mpi_link *mpi = (struct mpi_link *)link;
     if (mpi->synchronous) {
         for (uint32_t to = 0; from == link->rank && to < link->count; to++)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kvcull/saved.h"
+#include "core/base/assert.h"
 #include "serve/loop.h"
 
 /* ---- cached sessions ---- */
@@ -21,6 +22,7 @@ static void forget(struct serve_cached *kept) {
 }
 
 static void take_out(struct serve_loop *loop, size_t i) {
+    KVC_ASSERT(i < loop->kept_count && loop->kept_bytes >= loop->kept[i].bytes);
     loop->kept_bytes -= loop->kept[i].bytes;
     forget(&loop->kept[i]);
     loop->kept[i] = loop->kept[--loop->kept_count];
@@ -226,6 +228,8 @@ bool serve_admit(struct serve_loop *loop, struct serve_choice *choice, struct kv
     loop->reserved += bytes;
     count_buffer(choice->request, buffer);
     loop->running++;
+    KVC_ASSERT(loop->running <= (size_t)loop->serve->options->batch);
+    KVC_ASSERT(choice->session && choice->seen < choice->prompt->count);
     choice->stage = SERVE_PROMPT;
     ADMIT_LOG(
         loop, KVC_LOG_INFO,
@@ -247,6 +251,7 @@ bool serve_promise(struct serve_loop *loop, struct serve_choice *choice) {
     if (more > 0 && !make_room(loop, more, NULL))
         return false;
     choice->promised = answer;
+    KVC_ASSERT(answer <= choice->request->limit);
     choice->reserved += more;
     loop->reserved += more;
     return true;
@@ -282,6 +287,7 @@ static bool admit_keep(struct serve_loop *loop, const struct serve_choice *choic
     kept.used = ++loop->uses;
     loop->kept_bytes += kept.bytes;
     loop->kept[loop->kept_count++] = kept;
+    KVC_ASSERT(loop->kept_count <= (size_t)loop->serve->options->kept);
     return true;
 }
 
@@ -322,6 +328,7 @@ void serve_leave(struct serve_loop *loop, struct serve_choice *choice, bool good
         !admit_keep(loop, choice, choice->session, false))
         kvc_session_close(choice->session);
     choice->session = NULL;
+    KVC_ASSERT(loop->reserved >= choice->reserved && loop->running > 0);
     loop->reserved -= choice->reserved;
     loop->running--;
 }

@@ -4,6 +4,8 @@
 
 #include "serve/serve.h"
 
+#include "core/base/assert.h"
+
 void serve_choice_free(struct serve_choice *choice) {
     kvc_session_close(choice->session); /* usually NULL, because the engine thread closes the session and the sampler */
     kvc_sampler_close(choice->sampler);
@@ -57,6 +59,7 @@ bool serve_choice_record(struct serve_choice *choice, int32_t token, const float
     if (logits)
         record.logprob = kvc_logprobs(logits, choice->request->serve->info->vocab, token, record.best, top);
     choice->records[choice->record_count++] = record;
+    KVC_ASSERT(choice->record_count <= choice->record_capacity);
     return true;
 }
 
@@ -121,12 +124,14 @@ enum kvc_status serve_choice_token(struct serve_choice *choice, int32_t token, c
         choice->capacity = capacity;
     }
     choice->answer.items[choice->answer.count++] = token;
+    KVC_ASSERT(choice->answer.count <= choice->capacity);
     if (!serve_choice_record(choice, token, logits))
         return no_memory(error);
     const enum kvc_status status = add_text(choice, token, error);
     const size_t at = status == KVC_OK ? find_stop(choice, before) : SIZE_MAX;
     if (at != SIZE_MAX) {
         *stopped = true;
+        KVC_ASSERT(at >= choice->echoed && at < choice->text.bytes);
         choice->text.bytes = at;
         choice->text.data[at] = '\0';
     }
@@ -154,5 +159,6 @@ size_t serve_choice_ready(const struct serve_choice *choice) {
             if (n <= bytes - choice->echoed && memcmp(text->data + bytes - n, json_string_value(stop), n) == 0)
                 most = n;
     }
+    KVC_ASSERT(most <= bytes);
     return bytes ? bytes - most - cli_begun(text->data, bytes - most) : 0;
 }

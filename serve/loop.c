@@ -11,6 +11,8 @@
 
 #include "serve/loop.h"
 
+#include "core/base/assert.h"
+
 enum {
     PIECE = 512, /* limit of prompt tokens per chunk; then another prompt gets its turn */
     LOOK = 16    /* tokens between two updates of a choice's return_held data */
@@ -223,6 +225,7 @@ static size_t loop_gather(struct serve_loop *loop) {
                 continue;
             }
             loop->members[count] = choice;
+            KVC_ASSERT(count < (size_t)loop->serve->options->batch && choice->session);
             loop->sessions[count] = choice->session;
             loop->tokens[count++] = choice->pending;
         }
@@ -279,6 +282,7 @@ static int on_row(void *user, uint64_t row, const float *logits) {
     struct serve_loop *loop = user;
     struct serve_choice *choice = loop->prompting;
     const size_t next = choice->seen + (size_t)row + 1;
+    KVC_ASSERT(next <= choice->prompt->count);
     return next < choice->prompt->count && !serve_choice_record(choice, choice->prompt->items[next], logits);
 }
 
@@ -312,6 +316,7 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
     const struct serve_tokens *prompt = choice->prompt;
     serve_share_begin(loop, choice);
     const size_t left = prompt->count - choice->seen;
+    KVC_ASSERT(choice->stage == SERVE_PROMPT && choice->seen < prompt->count);
     const size_t most = choice->share_at > choice->seen ? cli_min(PIECE, choice->share_at - choice->seen) : PIECE;
     const bool last = request->stages != 0 || left <= most, rows = serve_wants_rows(request);
     const size_t count = last ? left : most;
@@ -329,6 +334,7 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
     if (choice->request->abandoned)
         return; /* sweep closes its session */
     choice->seen += count;
+    KVC_ASSERT(choice->seen <= prompt->count);
     if (!good)
         loop_fail(choice->request, &error);
     else if (last)
@@ -351,6 +357,7 @@ static void loop_start(struct serve_request *request) {
     pthread_mutex_lock(&request->serve->lock);
     if (request->state == SERVE_QUEUED) {
         request->state = SERVE_RUNS;
+        KVC_ASSERT(request->serve->queued > 0);
         request->serve->queued--;
         if (request->values.stream)
             serve_http_resume(request);

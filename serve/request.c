@@ -5,6 +5,8 @@
 
 #include "serve/serve.h"
 
+#include "core/base/assert.h"
+
 struct serve_request *serve_request_new(struct serve *serve, bool chat) {
     struct serve_request *request = calloc(1, sizeof *request);
     if (!request)
@@ -24,6 +26,8 @@ void serve_request_release(struct serve_request *request) {
     struct serve *serve = request->serve;
     pthread_mutex_lock(&serve->lock);
     const bool last = --request->references == 0;
+    KVC_ASSERT(request->references >= 0);
+    KVC_ASSERT(serve->buffered >= request->buffered);
     if (last)
         serve->buffered -= request->buffered;
     pthread_mutex_unlock(&serve->lock);
@@ -45,6 +49,7 @@ void serve_request_release(struct serve_request *request) {
 void serve_buffer_shrink(struct serve_request *request) {
     if (request->out.capacity <= SERVE_OUT_LEAST)
         return;
+    KVC_ASSERT(request->buffered >= SERVE_OUT_LEAST);
     serve_text_free(&request->out);
     request->serve->buffered -= request->buffered - SERVE_OUT_LEAST;
     request->buffered = SERVE_OUT_LEAST;
@@ -68,6 +73,7 @@ bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_err
         else
             serve->first = request;
         serve->last = request;
+        KVC_ASSERT(serve->first && !request->next);
         serve->queued++;
         serve->unfinished++;
         ++*busy; /* counted here, so that the server does not end before the client has the answer */
@@ -89,6 +95,7 @@ void serve_request_fail(struct serve_request *request, const struct serve_error 
         serve_error_json(&request->out, error);
         serve_text_put(&request->out, "\n\n");
     }
+    KVC_ASSERT(request->serve->unfinished > 0);
     request->out_over = true;
     request->error = *error;
     request->state = SERVE_FAILED;

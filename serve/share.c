@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kvcull/saved.h"
+#include "core/base/assert.h"
 #include "serve/loop.h"
 
 enum { SHARED_LEAST = 64 }; /* shorter prefixes are computed again instead of cached, in tokens */
@@ -71,6 +72,7 @@ void serve_share_begin(struct serve_loop *loop, struct serve_choice *choice) {
     if (choice->seen == 0)
         serve_cached_copy(loop, choice); /* the prefix may have been cached since the choice was admitted */
     const size_t most = cli_min(longest_common(loop, choice), choice->prompt->count - 1);
+    KVC_ASSERT(choice->seen < choice->prompt->count);
     if (most >= choice->seen + SHARED_LEAST)
         choice->share_at = most;
 }
@@ -105,5 +107,6 @@ void serve_share_prompt(struct serve_choice *choice) {
         other->session = copy;
         other->looked = true;
         other->seen = other->cached = other->prompt->count;
+        KVC_ASSERT(choice->seen == choice->prompt->count || choice->seen == other->seen);
     }
 }

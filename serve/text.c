@@ -6,10 +6,12 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/base/assert.h"
 #include "serve/text.h"
 
 size_t serve_text_capacity(const struct serve_text *text, size_t more) {
     const size_t wanted = text->bytes + more + 1;
+    KVC_ASSERT(text->bytes <= text->capacity);
     return wanted <= text->capacity ? text->capacity : cli_max(wanted, cli_max(2 * text->capacity, 256));
 }
 
@@ -37,6 +39,7 @@ bool serve_text_add(struct serve_text *text, const char *data, size_t bytes) {
     if (bytes > 0)
         memcpy(text->data + text->bytes, data, bytes);
     text->bytes += bytes;
+    KVC_ASSERT(text->bytes < text->capacity);
     text->data[text->bytes] = '\0';
     return true;
 }

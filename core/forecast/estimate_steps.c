@@ -1,6 +1,8 @@
 /* estimate_steps.c - runs the first and the last decode steps on a ledger, in the order of decode.c and select.c. */
 #include "core/forecast/estimate.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 
 /* Returns the decode method of a layer, with the context for its formula. */
@@ -26,6 +28,7 @@ static void estimate_steps_step(struct kvc_estimator *e, uint32_t l, uint64_t st
 static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint64_t now = e->ledger.layer[l].count[whole], grown = now + steps - over;
+    KVC_ASSERT(steps >= over && l < e->g->layers);
     const uint64_t prompt = kvc_estimator_prompt(e, l);
     const uint32_t window = kvc_estimator_window(e, l);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);

@@ -1,5 +1,6 @@
 /* ledger.c - counts bytes as cache.c would (core/forecast/ledger.h). */
 #include "core/forecast/ledger.h"
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/cache.h"
 
@@ -18,6 +19,7 @@ void kvc_ledger_close(struct kvc_ledger *ledger) { free(ledger->layer); }
  * the last block of every member except one holds a single entry. */
 static uint64_t slots_at_most(const struct kvc_ledger_layer *layer, uint64_t more) {
     const uint64_t all = layer->pool + layer->members * (more + KVC_TILE - 1);
+    KVC_ASSERT(layer->members > 0);
     const uint64_t slots = all / KVC_TILE * KVC_TILE;
     return layer->by_layer ? slots * layer->heads / layer->members + 1 : slots;
 }
@@ -37,6 +39,7 @@ void kvc_ledger_state(struct kvc_ledger *ledger, const struct kvc_ledger_layer *
         return;
     ledger->state += more;
     note_peak(ledger);
+    KVC_ASSERT(ledger->state >= less);
     ledger->state -= less;
 }
 
@@ -51,6 +54,7 @@ static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, 
     const uint64_t more = apart ? kvc_ledger_arrays(layer, slots - block) - layer->arrays : 0;
     ledger->cache += layer->elsewhere ? 0 : added * ledger->slot_bytes;
     kvc_ledger_state(ledger, layer, arrays + more, layer->arrays + more);
+    KVC_ASSERT(layer->elsewhere || ledger->cache >= freed * ledger->slot_bytes);
     ledger->cache -= layer->elsewhere ? 0 : freed * ledger->slot_bytes;
     layer->slots = slots;
     layer->arrays = arrays;
@@ -69,6 +73,7 @@ static void relayout_each(struct kvc_ledger *ledger, struct kvc_ledger_layer *la
     uint64_t slots = 0, added = 0, freed = 0;
     for (int i = 0; i < 2; i++) {
         const uint64_t then = each[i], had = layer->each[i], kept = in_blocks(kvc_min_u64(then, had));
+        KVC_ASSERT(kept <= had && kept <= then);
         slots += layer->lists[i] * then;
         if (then != had) { /* an extra slot counts as one entry */
             added += layer->lists[i] * (in_blocks(then) - kept + (then % KVC_TILE > 0));

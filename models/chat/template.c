@@ -2,6 +2,8 @@
  * renders it. */
 #include "models/chat/template.h"
 
+#include "core/base/assert.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +38,7 @@ static enum kvc_status template_unknown(struct kvc_error *error, const char *wha
         memcpy(known + at, kvc_named_templates[i].name, bytes);
         memcpy(known + at + bytes, ", ", 3);
         at += bytes + 2;
+        KVC_ASSERT(at < sizeof known);
         kvc_nearest_try(&nearest, kvc_named_templates[i].name, bytes);
     }
     if (at)
@@ -58,6 +61,7 @@ static json_t *token_text(const struct kvc_tokenizer *tokenizer, const char *nam
     if (!tokenizer)
         return json_string_nocheck(standard);
     const struct kvc_vocab_entry *piece = token >= 0 ? &tokenizer->pieces[token] : NULL;
+    KVC_ASSERT(token < 0 || (size_t)token < tokenizer->count);
     return piece ? json_stringn_nocheck(tokenizer->store.data + piece->spelling, piece->spelling_bytes)
                  : json_string_nocheck("");
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/assert.h"
 #include "core/base/canon.h"
 #include "core/base/delta.h"
 
@@ -93,6 +94,7 @@ const char *kvc_config_key(const struct kvc_config *config, bool gguf, const str
 }
 
 static uint64_t *integer_at(struct kvc_config *config, size_t offset) {
+    KVC_ASSERT(offset % sizeof(uint64_t) == 0 && offset + sizeof(uint64_t) <= sizeof *config);
     return (uint64_t *)(void *)((char *)config + offset);
 }
 
@@ -173,6 +175,7 @@ static void take_defaults(struct kvc_config *config, bool gguf) {
 /* Sets the score scale to 1 / sqrt(query_scalar), or to 0 if that equals the default of 1 / sqrt(head size). */
 static void complete_scale(struct kvc_config *config, bool gguf) {
     double scalar = config->query_scalar;
+    KVC_ASSERT(config->heads > 0 && config->head_size > 0);
     if (gguf && config->score_scale == 0 && config->layers == config->family->wide_layers)
         scalar = (double)config->hidden / (double)config->heads;
     if (scalar > 0)
@@ -337,6 +340,7 @@ static enum kvc_status complete_scaling(struct kvc_config *config, bool gguf, co
                                         struct kvc_error *error) {
     const enum kvc_rope_kind kind = config->rope.kind;
     const uint64_t pairs = config->rope.rotary / 2;
+    KVC_ASSERT(config->rope.rotary >= 2 && config->rope.rotary <= config->head_size);
     char key[128], need[64];
     if (kind == KVC_ROPE_PLAIN) {
         return KVC_OK;
@@ -427,6 +431,7 @@ enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const 
     if (!status && config->rope.kind == KVC_ROPE_DIVISORS) {
         kvc_rope_recognise(config);
     }
+    KVC_ASSERT(status || config->heads % config->kv_heads == 0);
     return status ? status : kvc_rope_unify(config, error);
 }
 

@@ -1,6 +1,7 @@
 /* dequantize.c - converts stored rows to float32 with the formulas of core/base/weight_blocks.h. */
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/weight_blocks.h"
 #include "models/convert/quantize.h"
 
@@ -28,6 +29,7 @@ void kvc_dequantize_row(enum kvc_type type, const void *row, uint64_t K, float *
         }
     } else {
         struct kvc_type_block size = kvc_type_block(type);
+        KVC_ASSERT(size.elements > 0 && K % size.elements == 0 && block[type]);
         for (uint64_t i = 0; i < K / size.elements; i++) {
             block[type](from + i * size.bytes, values + i * size.elements);
         }

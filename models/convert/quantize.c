@@ -1,6 +1,8 @@
 /* quantize.c - converts float32 rows to the stored element types. */
 #include "models/convert/quantize.h"
 
+#include "core/base/assert.h"
+
 #include <string.h>
 
 #include "models/convert/blocks.h"
@@ -33,6 +35,7 @@ static void (*const quantize_block[KVC_TYPES])(const float *, unsigned char *) =
 
 bool kvc_quantize_row(enum kvc_type type, const float *values, uint64_t K, void *row) {
     unsigned char *to = row;
+    KVC_ASSERT((unsigned)type < KVC_TYPES);
     if (!fits(type, values, K)) {
         return false;
     }
@@ -54,6 +57,7 @@ bool kvc_quantize_row(enum kvc_type type, const float *values, uint64_t K, void 
         break;
     }
     struct kvc_type_block size = kvc_type_block(type);
+    KVC_ASSERT(size.elements > 0 && K % size.elements == 0 && quantize_block[type]);
     for (uint64_t i = 0; i < K / size.elements; i++) {
         quantize_block[type](values + i * size.elements, to + i * size.bytes);
     }

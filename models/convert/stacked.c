@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/types.h"
 #include "models/convert/convert.h"
@@ -31,6 +32,7 @@ static size_t outputs_of(const struct kvc_file_tensor *tensor) {
 static void transpose_block(void *argument, size_t i, unsigned thread) {
     const struct stack *in = argument;
     const size_t first = i * BLOCK, here = kvc_min_u64(BLOCK, in->N - first);
+    KVC_ASSERT(first < in->N);
     float *rows = in->rows + (size_t)thread * BLOCK * in->K;
     for (size_t p = 0; p < in->count; p++) {
         const size_t row_bytes = kvc_type_row_bytes(in->parts[p]->type, in->K);

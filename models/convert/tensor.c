@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "models/convert/convert.h"
+#include "core/base/assert.h"
 #include "models/convert/quantize.h"
 #include "models/files/scaled.h"
 #include "models/files/tensor_file.h"
@@ -57,6 +58,7 @@ static uint64_t source_row(const struct task *task, uint64_t row) {
         return row;
     }
     const uint64_t half = task->rotary / 2;
+    KVC_ASSERT(task->rotary % 2 == 0 && task->rotary <= task->head_rows);
     const uint64_t from =
         task->back ? in_head % half * 2 + in_head / half : in_head / 2 + in_head % 2 * half; /* within the head */
     return row - in_head + from;
@@ -112,6 +114,7 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
                         .head_rows = interleaved ? rows / interleaved : 0,
                         .rotary = rotary,
                         .back = converter->tensors != NULL};
+    KVC_ASSERT(task.to_bytes > 0 && task.from_bytes > 0);
     const uint64_t at_once = task.to_bytes < CHUNK ? CHUNK / task.to_bytes : 1;
     enum kvc_status status =
         make_capacity(converter, (size_t)(at_once < rows ? at_once : rows) * task.to_bytes, cols, error);
@@ -130,6 +133,7 @@ enum kvc_status kvc_convert_tensor(struct kvc_converter *converter, const struct
                             converter->from, tensor->name, kvc_type_name(to));
         }
         const size_t bytes = (size_t)count * task.to_bytes;
+        KVC_ASSERT(bytes <= converter->rows_capacity);
         status = converter->tensors ? kvc_tensor_write_bytes(converter->tensors, index, converter->rows, bytes, error)
                                     : kvc_gguf_write(converter->writer, index, converter->rows, bytes, error);
     }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/types.h"
 #include "models/files/gguf_file.h"
 #include "models/files/tensor_index.h"
@@ -31,6 +32,7 @@ static enum kvc_status no_memory(const struct reader *in, const char *what) {
 }
 
 static bool gguf_take(struct reader *in, uint32_t bytes, uint64_t *value) {
+    KVC_ASSERT(in->at <= in->size && bytes <= 8);
     if (in->size - in->at < bytes) {
         return false;
     }
@@ -157,6 +159,7 @@ static enum kvc_status take_entry(struct reader *in, struct kvc_gguf_entry *entr
         }
     }
     entry->value_bytes = (uint64_t)(in->data + in->at - entry->value);
+    KVC_ASSERT(status != KVC_OK || entry->value_bytes <= in->at);
     return status;
 }
 
@@ -256,6 +259,7 @@ static enum kvc_status take_tensor(struct reader *in, struct kvc_file_tensor *te
                         tensor->name);
     }
     tensor->bytes = tensor->rows * row_bytes;
+    KVC_ASSERT(tensor->bytes / row_bytes == tensor->rows);
     return KVC_OK;
 }
 
@@ -275,6 +279,7 @@ static enum kvc_status place_tensor(const struct reader *in, struct kvc_file_ten
                         in->path, tensor->name, tensor->bytes, offset, capacity);
     }
     tensor->data = in->data + start + offset;
+    KVC_ASSERT(offset + tensor->bytes <= in->size - start);
     return KVC_OK;
 }
 

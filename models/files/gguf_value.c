@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "models/files/gguf_file.h"
+#include "core/base/assert.h"
 #include "models/files/tensor_index.h"
 
 static const struct {
@@ -26,6 +27,7 @@ const struct kvc_gguf_entry *kvc_gguf_find(const struct kvc_gguf *file, const ch
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         const struct kvc_gguf_entry *entry = &file->entries[file->entries_by_key[middle]];
+        KVC_ASSERT(file->entries_by_key[middle] < file->entry_count);
         int order = strcmp(key, entry->key);
         if (order == 0) {
             return entry;
@@ -61,6 +63,7 @@ static bool read_int(const unsigned char *data, enum kvc_gguf_type type, bool *n
         return false;
     }
     *bits = kvc_gguf_little(data, size);
+    KVC_ASSERT(size >= 1 && size <= 8);
     *negative = is_signed && (*bits >> (8 * size - 1)) != 0;
     if (*negative && size < 8) {
         *bits |= ~UINT64_C(0) << (8 * size);

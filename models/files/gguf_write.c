@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/types.h"
 #include "models/files/output.h"
 
@@ -52,11 +53,13 @@ static void gguf_write_put(struct bytes *to, const void *data, size_t count) {
     if (count > 0) {
         memcpy(to->data + to->used, data, count);
         to->used += count;
+        KVC_ASSERT(to->used <= to->capacity);
     }
 }
 
 static void put_number(struct bytes *to, uint64_t value, unsigned count) {
     unsigned char little[8];
+    KVC_ASSERT(count <= sizeof little);
     for (unsigned i = 0; i < count; i++) {
         little[i] = (unsigned char)(value >> (8 * i));
     }
@@ -146,6 +149,7 @@ void kvc_gguf_put_raw(struct kvc_gguf_writer *writer, const char *key, enum kvc_
 static void describe_tensor(struct kvc_gguf_writer *writer, struct written_tensor *tensor, enum kvc_type type,
                             uint32_t dimensions, const uint64_t *shape) {
     uint64_t bytes = kvc_type_row_bytes(type, shape[dimensions - 1]);
+    KVC_ASSERT(dimensions >= 1 && dimensions <= 4);
     bool fits = bytes > 0;
     put_text(&writer->infos, tensor->name, strlen(tensor->name));
     put_number(&writer->infos, dimensions, 4);
@@ -159,6 +163,7 @@ static void describe_tensor(struct kvc_gguf_writer *writer, struct written_tenso
     fits = fits && bytes <= INT64_MAX / 2 - writer->data_bytes;
     writer->invalid = writer->invalid || !fits;
     tensor->offset = writer->data_bytes;
+    KVC_ASSERT(writer->data_bytes % ALIGNMENT == 0);
     tensor->bytes = fits ? bytes : 0;
     put_number(&writer->infos, kvc_gguf_file_type(type), 4);
     put_number(&writer->infos, tensor->offset, 8);
@@ -204,6 +209,7 @@ enum kvc_status kvc_gguf_writer_begin(struct kvc_gguf_writer *writer, const char
         status = kvc_fail(error, KVC_USAGE, "%s: a tensor's rows do not fit its type, or its size overflows", path);
     } else {
         writer->data_start = head.used;
+        KVC_ASSERT(head.used % ALIGNMENT == 0);
         status = kvc_output_open(path, head.used + writer->data_bytes, &writer->output, error);
     }
     if (!status) {
@@ -216,6 +222,7 @@ enum kvc_status kvc_gguf_writer_begin(struct kvc_gguf_writer *writer, const char
 enum kvc_status kvc_gguf_write(struct kvc_gguf_writer *writer, size_t i, const void *data, size_t bytes,
                                struct kvc_error *error) {
     struct written_tensor *tensor = &writer->tensors[i];
+    KVC_ASSERT(i < writer->tensor_count && writer->tensors[i].done <= writer->tensors[i].bytes);
     if (bytes > tensor->bytes - tensor->done) {
         return kvc_fail(error, KVC_USAGE, "tensor %s is given more than its %" PRIu64 " bytes", tensor->name,
                         tensor->bytes);
@@ -252,6 +259,7 @@ enum kvc_status kvc_gguf_writer_finish(struct kvc_gguf_writer *writer, const cha
     if (writer->tensor_count > 0) {
         const struct written_tensor *last = &writer->tensors[writer->tensor_count - 1];
         end = last->offset + last->bytes;
+        KVC_ASSERT(end <= writer->data_bytes);
     }
     enum kvc_status status =
         kvc_output_write(writer->output, writer->data_start + end, zeros, (size_t)(writer->data_bytes - end), error);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/types.h"
 #include "models/files/gguf_file.h"
 #include "models/files/json.h"
@@ -108,6 +109,7 @@ static enum kvc_status find_place(const struct header *in, const json_t *offsets
                         in->path, tensor->name, tensor->bytes, end - begin);
     }
     tensor->data = in->data + begin;
+    KVC_ASSERT(begin + tensor->bytes <= in->bytes);
     return KVC_OK;
 }
 
@@ -147,6 +149,7 @@ static enum kvc_status refuse_holes(const struct header *in, const struct kvc_fi
     uint64_t at = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t begin = (uint64_t)((const unsigned char *)tensors[i].data - in->data);
+        KVC_ASSERT(at <= in->bytes);
         if (begin != at) {
             return kvc_fail(in->error, KVC_INPUT,
                             "%s: tensor %s begins at byte %" PRIu64 " of the data, %" PRIu64

@@ -2,6 +2,8 @@
  * missing item as an attribute. */
 #include "models/jinja/syntax.h"
 
+#include "core/base/assert.h"
+
 #include <string.h>
 
 static struct jinja_value bind(struct jinja *j, const struct jinja_builtin *table, const char *name,
@@ -39,6 +41,7 @@ static struct jinja_value method(struct jinja *j, struct jinja_value of, const c
 
 static struct jinja_value loop_attribute(const struct jinja_loop *loop, const char *name) {
     const int64_t at = (int64_t)loop->at, count = (int64_t)loop->count;
+    KVC_ASSERT(loop->at < loop->count && loop->first + loop->count <= loop->list->count);
     const struct {
         const char *name;
         struct jinja_value value;

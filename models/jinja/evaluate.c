@@ -1,6 +1,8 @@
 /* evaluate.c - evaluates expressions. */
 #include "models/jinja/syntax.h"
 
+#include "core/base/assert.h"
+
 #include <string.h>
 
 /* ---- calls ---- */
@@ -50,6 +52,7 @@ struct jinja_value jinja_apply(struct jinja *j, const char *kind, const struct j
         return builtin->function(j, self, NULL, call);
     }
     const unsigned most = parameters_of(builtin->parameters);
+    KVC_ASSERT(most <= JINJA_MOST_PARAMETERS && builtin->required <= most);
     if (call->count > most) {
         return JINJA_FAIL(j, "%s \"%s\" takes at most %u arguments", kind, builtin->name, most);
     }
@@ -63,6 +66,7 @@ struct jinja_value jinja_apply(struct jinja *j, const char *kind, const struct j
                               call->names[i]);
         }
         a[place] = call->named[i];
+        KVC_ASSERT((unsigned)place < most);
     }
     for (unsigned i = 0; i < builtin->required; i++) {
         if (a[i].kind == JINJA_UNSET) {
@@ -123,6 +127,7 @@ static struct jinja_call arguments(struct jinja *j, const struct jinja_node *nod
         names[call.named_count] = extra;
         values[call.count + call.named_count++] = value;
     }
+    KVC_ASSERT(call.count + call.named_count <= (size_t)node->count + 1);
     return call;
 }
 

@@ -2,6 +2,8 @@
  * lstrip_blocks on, as for all chat templates. */
 #include "models/jinja/syntax.h"
 
+#include "core/base/assert.h"
+
 #include <string.h>
 
 bool jinja_lexer_open(struct jinja *j, const char *source, size_t bytes, struct jinja_lexer *lexer) {
@@ -57,6 +59,7 @@ static size_t blanks_at(const struct jinja_lexer *lexer, size_t at) {
 
 /* Skips bytes and counts their lines. */
 static void pass(struct jinja_lexer *lexer, size_t bytes) {
+    KVC_ASSERT(bytes <= lexer->bytes - lexer->at);
     for (; bytes; bytes--) {
         lexer->line += lexer->text[lexer->at++] == '\n';
     }
@@ -97,6 +100,7 @@ static size_t trimmed(const struct jinja_lexer *lexer, size_t begin, size_t end,
  * ends there. */
 static size_t tag_end(const struct jinja_lexer *lexer, size_t at, const char *end, bool trims) {
     const char sign = at < lexer->bytes ? lexer->text[at] : '\0';
+    KVC_ASSERT(at <= lexer->bytes);
     const size_t skip = sign == '-' || (sign == '+' && trims);
     if (lexer->bytes - at < skip + 2 || memcmp(lexer->text + at + skip, end, 2) != 0) {
         return 0;
@@ -127,6 +131,7 @@ static size_t raw_tag(const struct jinja_lexer *lexer, size_t at, const char *na
 }
 
 static struct jinja_token data_token(const struct jinja_lexer *lexer, size_t begin, size_t end) {
+    KVC_ASSERT(begin <= end && end <= lexer->bytes);
     return (struct jinja_token){
         .kind = JINJA_TOKEN_DATA, .line = lexer->line, .data = lexer->text + begin, .bytes = end - begin};
 }
@@ -354,6 +359,7 @@ static struct jinja_token string_token(struct jinja_lexer *lexer) {
         }
     }
     token.data = escapes ? (out.data ? out.data : "") : lexer->text + begin;
+    KVC_ASSERT(end < lexer->bytes && lexer->text[end] == quote);
     token.bytes = escapes ? out.bytes : end - begin;
     pass(lexer, end + 1 - lexer->at);
     return token;

@@ -1,6 +1,8 @@
 /* lists.c - creates, searches and iterates lists and dicts; converts values from JSON. */
 #include "models/jinja/parts.h"
 
+#include "core/base/assert.h"
+
 #include <string.h>
 
 struct jinja_value jinja_list(struct jinja *j, enum jinja_flavor flavor) {
@@ -20,6 +22,7 @@ void jinja_add(struct jinja *j, struct jinja_value list, struct jinja_value item
     if (jinja_grow(j, &items, &list.list->capacity, list.list->count, sizeof item)) {
         list.list->items = items;
         list.list->items[list.list->count++] = item;
+        KVC_ASSERT(list.list->count <= list.list->capacity);
     }
 }
 
@@ -61,6 +64,7 @@ static void lists_append(struct jinja *j, struct jinja_dict *dict, struct jinja_
     if (jinja_grow(j, &entries, &dict->capacity, dict->count, sizeof *dict->entries)) {
         dict->entries = entries;
         dict->entries[dict->count++] = (struct jinja_entry){key, value};
+        KVC_ASSERT(dict->count <= dict->capacity);
     }
 }
 
@@ -106,6 +110,7 @@ const struct jinja_list *jinja_items(struct jinja *j, struct jinja_value value, 
     case JINJA_LIST:
         if (value.list->flavor == JINJA_GENERATOR) {
             *first = value.list->taken;
+            KVC_ASSERT(value.list->taken <= value.list->count);
             value.list->taken = value.list->count;
         }
         return value.list;

@@ -1,6 +1,8 @@
 /* memory.c - memory of a rendering, its limits and its single error. */
 #include "models/jinja/parts.h"
 
+#include "core/base/assert.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +66,7 @@ bool jinja_grow(struct jinja *j, void **array, size_t *capacity, size_t count, s
         return true;
     }
     const size_t next = *capacity ? *capacity * 2 : 4;
+    KVC_ASSERT(size > 0 && next > count);
     if (next > SIZE_MAX / 2 / size) {
         jinja_fail(j, "the template needs too much memory");
         return false;
@@ -101,6 +104,7 @@ static uint64_t hash(const char *name, size_t bytes) {
 /* Finds the cell of a name. Each probe counts as a step, because names may have been chosen to collide. */
 static size_t cell_of(struct jinja *j, const char *name, size_t bytes) {
     size_t cell = (size_t)hash(name, bytes) & (j->names_size - 1);
+    KVC_ASSERT(j->names_size > 0 && (j->names_size & (j->names_size - 1)) == 0 && j->names_count < j->names_size);
     while (jinja_step(j, 1) && j->names[cell] && (strncmp(j->names[cell], name, bytes) != 0 || j->names[cell][bytes])) {
         cell = (cell + 1) & (j->names_size - 1);
     }
@@ -156,4 +160,7 @@ bool jinja_enter(struct jinja *j) {
     return j->status == KVC_OK;
 }
 
-void jinja_leave(struct jinja *j) { j->depth--; }
+void jinja_leave(struct jinja *j) {
+    KVC_ASSERT(j->depth > 0); /* jinja_enter came first */
+    j->depth--;
+}

@@ -2,6 +2,8 @@
  * own. */
 #include "models/jinja/parts.h"
 
+#include "core/base/assert.h"
+
 struct jinja_scope *jinja_scope_open(struct jinja *j, struct jinja_scope *parent) {
     struct jinja_scope *scope = jinja_alloc(j, sizeof *scope);
     if (scope) {
@@ -24,6 +26,7 @@ void jinja_assign(struct jinja *j, struct jinja_scope *scope, const char *name, 
     if (jinja_grow(j, &variables, &scope->capacity, scope->count, sizeof *scope->variables)) {
         scope->variables = variables;
         scope->variables[scope->count++] = (struct jinja_variable){name, value};
+        KVC_ASSERT(scope->count <= scope->capacity);
     }
 }
 

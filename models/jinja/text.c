@@ -7,11 +7,14 @@
  * derived from others, such as uppercase letters. */
 #include "models/jinja/parts.h"
 
+#include "core/base/assert.h"
+
 #include <string.h>
 
 /* ---- strings ---- */
 
 struct jinja_string jinja_cut(const struct jinja_string *string, size_t at, size_t bytes) {
+    KVC_ASSERT(at <= string->bytes && bytes <= string->bytes - at);
     return (struct jinja_string){string->data + at, bytes, string->marks ? string->marks + at : NULL, NULL, false};
 }
 
@@ -58,6 +61,7 @@ static void copy_marks(char *to, const char *marks, size_t bytes) {
 static struct jinja_store *store_of(struct jinja *j, const struct jinja_string *a, size_t bytes) {
     struct jinja_store *store = jinja_alloc(j, sizeof *store);
     const size_t capacity = bytes < 256 ? bytes : 2 * bytes;
+    KVC_ASSERT(a->bytes <= bytes);
     char *data = jinja_alloc(j, capacity + 1);
     if (!store || !data) {
         return NULL;
@@ -91,6 +95,7 @@ static struct jinja_value put_behind(struct jinja *j, const struct jinja_string 
         copy_marks(store->marks + store->used, b->marks, b->bytes);
     }
     store->used += b->bytes;
+    KVC_ASSERT(store->used == bytes && store->used <= store->capacity);
     jinja_step(j, b->bytes / 16);
     return kept(j, (struct jinja_string){store->data, bytes, store->marks, store, a->safe || b->safe});
 }
@@ -147,10 +152,12 @@ static void text_put(struct jinja *j, struct jinja_text *text, const char *data,
         memset(text->marks + text->bytes, marked, bytes);
     }
     text->bytes += bytes;
+    KVC_ASSERT(text->bytes <= text->capacity);
     jinja_step(j, bytes / 16);
 }
 
 void jinja_put(struct jinja *j, struct jinja_text *text, const struct jinja_string *from, size_t at, size_t bytes) {
+    KVC_ASSERT(at <= from->bytes && bytes <= from->bytes - at);
     text_put(j, text, from->data + at, from->marks ? from->marks + at : NULL, bytes, false);
 }
 

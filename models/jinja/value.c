@@ -1,6 +1,8 @@
 /* value.c - creates values and gives their type, truth, equality and order as in Python. */
 #include "models/jinja/parts.h"
 
+#include "core/base/assert.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -97,6 +99,7 @@ static int order_mixed(int64_t whole, double real) {
         return 1;
     }
     const int64_t below = (int64_t)floor(real);
+    KVC_ASSERT(real == real);
     return whole < below ? -1 : whole > below ? 1 : real > (double)below ? -1 : 0;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/engine/sampler.h"
 
 void kvc_saved_free(struct kvc_saved *saved) {
@@ -66,6 +67,7 @@ void kvc_session_beside_write(struct kvc_archive *archive, uint32_t vocab, const
 
 void kvc_session_beside_read(struct kvc_archive *archive, uint32_t vocab, struct kvc_saved *saved) {
     struct kvc_saved read = {.tokens = NULL};
+    KVC_ASSERT(archive->reads);
     bool sampled = false;
     kvc_archive_begin(archive, KVC_SECTION_BESIDE, 0);
     read.tokens = read_words(archive, "tokens", &read.token_count);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/assert.h"
 #include "core/base/bytes_hash.h"
 #include "models/files/output.h"
 
@@ -97,6 +98,7 @@ enum kvc_status kvc_session_file_create(const char *path, struct kvc_session_fil
 /* Reads the next bytes of the file. */
 static enum kvc_status session_file_take(struct kvc_session_file *file, void *to, uint64_t bytes) {
     unsigned char *at = to;
+    KVC_ASSERT(file->offset <= file->bytes);
     if (bytes > file->bytes - file->offset)
         return kvc_fail(&file->cause, KVC_INPUT, "it ends too early: %" PRIu64 " bytes are wanted from %" PRIu64 " on",
                         bytes, file->offset);
@@ -137,6 +139,7 @@ static enum kvc_status fetch(struct kvc_archive *archive, enum kvc_section secti
         archive->capacity = (size_t)start.bytes;
     }
     archive->count = (size_t)start.bytes;
+    KVC_ASSERT(archive->count <= archive->capacity);
     archive->at = 0;
     status = session_file_take(file, archive->bytes, start.bytes);
     archive->left = file->bytes - file->offset;

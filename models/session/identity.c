@@ -2,6 +2,8 @@
  * values, so that an error can name the one that differs. */
 #include "models/session/file.h"
 
+#include "core/base/assert.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +60,7 @@ void kvc_session_identity_write(struct kvc_archive *archive, struct kvc_model *m
     if (!find_values(archive, model, session, &values))
         return;
     kvc_archive_begin(archive, KVC_SECTION_IDENTITY, 0);
+    KVC_ASSERT(!archive->reads);
     write_text(archive, session->policy->spec);
     write_text(archive, kvc_type_name(session->cache.format.type));
     for (size_t i = 0; i < ITEMS; i++)

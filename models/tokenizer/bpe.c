@@ -2,6 +2,8 @@
  * list. */
 #include "models/tokenizer/parts.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,10 +53,12 @@ static bool push(struct kvc_bpe *scratch, struct candidate candidate) {
         at = (at - 1) / 2;
     }
     scratch->heap[at] = candidate;
+    KVC_ASSERT(at == 0 || !before(&candidate, &scratch->heap[(at - 1) / 2])); /* a parent comes before its children */
     return true;
 }
 
 static struct candidate pop(struct kvc_bpe *scratch) {
+    KVC_ASSERT(scratch->heap_count > 0);
     struct candidate top = scratch->heap[0], last = scratch->heap[--scratch->heap_count];
     size_t at = 0;
     for (;;) {
@@ -78,6 +82,7 @@ static bool pair(const struct kvc_tokenizer *tokenizer, const struct kvc_bpe *sc
     if (left < 0 || scratch->symbols[left].next < 0)
         return false;
     const struct symbol *a = &scratch->symbols[left], *b = &scratch->symbols[a->next];
+    KVC_ASSERT((size_t)a->next < scratch->count && b->bytes > 0);
     *candidate = (struct candidate){.left = left, .bytes = a->bytes + b->bytes};
     if (tokenizer->model == KVC_VOCAB_RANKS) {
         const struct kvc_merge *merge = kvc_merges_find(tokenizer, a->id, b->id);
@@ -91,6 +96,7 @@ static bool pair(const struct kvc_tokenizer *tokenizer, const struct kvc_bpe *sc
     if (candidate->made < 0)
         return false;
     candidate->order = -(double)tokenizer->pieces[candidate->made].score;
+    KVC_ASSERT((size_t)candidate->made < tokenizer->count);
     return true;
 }
 
@@ -108,6 +114,7 @@ static bool merge_all(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scr
             candidate.bytes != top.bytes)
             continue;
         struct symbol *right = &scratch->symbols[left->next];
+        KVC_ASSERT(right->before == top.left && right->at == left->at + left->bytes && right->bytes > 0);
         left->id = top.made;
         left->bytes = top.bytes;
         right->bytes = 0;
@@ -128,6 +135,7 @@ static bool add_symbol(struct kvc_bpe *scratch, int32_t id, size_t at, size_t by
         return false;
     scratch->symbols = symbols;
     int32_t here = (int32_t)scratch->count;
+    KVC_ASSERT(bytes > 0 && here >= 0);
     if (here > 0)
         scratch->symbols[here - 1].next = here;
     scratch->symbols[scratch->count++] =
@@ -225,6 +233,7 @@ enum kvc_status kvc_bpe_word(const struct kvc_tokenizer *tokenizer, struct kvc_b
     bool unknown = false; /* the previous symbol was unknown */
     for (int32_t i = scratch->count ? 0 : -1; i >= 0 && status == KVC_OK; i = scratch->symbols[i].next) {
         const struct symbol *symbol = &scratch->symbols[i];
+        KVC_ASSERT(symbol->bytes > 0 && symbol->at + (size_t)symbol->bytes <= bytes);
         if (symbol->id < 0) {
             status = add_bytes(tokenizer, word + symbol->at, symbol->bytes, &unknown, out, error);
             continue;

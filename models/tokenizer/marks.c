@@ -6,6 +6,8 @@
  * character composed across several runs joins them; the joined bytes are marked. */
 #include "models/tokenizer/parts.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +103,7 @@ enum kvc_status kvc_normalize_marked(const struct kvc_normalize_step *steps, siz
         now = next;
         next = swap;
     }
+    KVC_ASSERT(status != KVC_OK || now.text.bytes == now.marks.bytes); /* each byte has a mark */
     if (status == KVC_OK && (!kvc_text_add(out, now.text.data, now.text.bytes) ||
                              !kvc_text_add(out_marks, now.marks.data, now.marks.bytes)))
         status = kvc_no_memory(error);

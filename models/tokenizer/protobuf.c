@@ -2,6 +2,8 @@
  * the iteration. */
 #include "models/tokenizer/protobuf.h"
 
+#include "core/base/assert.h"
+
 /* Reads a variable-length integer: 7 bits per byte, at most ten bytes. */
 static bool take_varint(struct kvc_wire_message *message, uint64_t *value) {
     *value = 0;
@@ -37,6 +39,7 @@ static bool take_bytes(struct kvc_wire_message *message, struct kvc_wire_field *
     field->data = message->data + message->at;
     field->bytes = (size_t)length;
     message->at += field->bytes;
+    KVC_ASSERT(message->at <= message->bytes);
     return true;
 }
 
@@ -62,6 +65,7 @@ static bool take_field(struct kvc_wire_message *message, struct kvc_wire_field *
 
 bool kvc_wire_next(struct kvc_wire_message *message, struct kvc_wire_field *field) {
     *field = (struct kvc_wire_field){0};
+    KVC_ASSERT(message->at <= message->bytes);
     if (message->broken || message->at == message->bytes) {
         return false;
     }

@@ -2,6 +2,8 @@
  * the pieces, the training settings and the normalization. Only BPE models are supported. */
 #include "models/tokenizer/sentencepiece.h"
 
+#include "core/base/assert.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -172,6 +174,7 @@ static enum kvc_status add_piece(const struct source *source, struct kvc_tokeniz
     if (type == KVC_TOKEN_UNKNOWN && tokenizer->unknown >= 0)
         return bad_piece(source, i, "is a second unknown piece; there must be one");
     const int32_t id = (int32_t)i;
+    KVC_ASSERT(i < tokenizer->count);
     if (!kvc_vocab_set(tokenizer, id, text.data, text.bytes, (enum kvc_token_kind)type))
         return kvc_no_memory(source->error);
     tokenizer->pieces[i].score = score;
@@ -219,6 +222,7 @@ static char *sentencepiece_copy(const char *text) {
 static enum kvc_status add_step(const struct source *source, struct kvc_tokenizer *tokenizer,
                                 enum kvc_normalize_kind kind, const char *expression, const char *text) {
     struct kvc_normalize_step *step = &tokenizer->normalizer[tokenizer->normalizer_count++];
+    KVC_ASSERT(tokenizer->normalizer_count <= 5 && !step->text);
     step->kind = kind;
     step->text = sentencepiece_copy(text);
     step->text_bytes = strlen(text);

@@ -1,6 +1,8 @@
 /* split.c - pre-tokenization: splits text into words with the models' own patterns, through pcre2. */
 #include "models/tokenizer/parts.h"
 
+#include "core/base/assert.h"
+
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
@@ -192,6 +194,7 @@ static bool take_part(const struct kvc_split_step *step, struct split_state *sta
     if (at == end)
         return true;
     match ^= step->invert;
+    KVC_ASSERT(at < end);
     bool joins = false;
     switch (step->behavior) {
     case KVC_SPLIT_REMOVED:
@@ -224,6 +227,7 @@ static enum kvc_status split_word(const struct kvc_split_step *step, const struc
                                   struct kvc_words *out, struct kvc_error *error) {
     struct kvc_subject subject;
     const char *text = in->text.data + word.at;
+    KVC_ASSERT(word.at + word.bytes <= in->text.bytes);
     if (!kvc_subject_open(&subject, text, word.bytes))
         return kvc_no_memory(error);
     struct split_state state = {0};
@@ -245,6 +249,7 @@ static enum kvc_status split_word(const struct kvc_split_step *step, const struc
         }
         fits = take_part(step, &state, word.at + done, word.at + start, false, out) &&
                take_part(step, &state, word.at + start, word.at + end, true, out);
+        KVC_ASSERT(start >= done && end > start && end <= word.bytes);
         done = from = end;
     }
     kvc_subject_close(&subject);

@@ -1,6 +1,8 @@
 /* vocab.c - the pieces of a vocabulary, the hash tables of spellings and merges, growing buffers. */
 #include "models/tokenizer/parts.h"
 
+#include "core/base/assert.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +16,7 @@ bool kvc_grow(void **array, size_t *capacity, size_t count, size_t size) {
     if (*capacity > SIZE_MAX / 2 / size - 8)
         return false;
     size_t next = *capacity * 2 + 8;
+    KVC_ASSERT(next > *capacity);
     void *grown = realloc(*array, next * size);
     if (!grown)
         return false;
@@ -36,6 +39,7 @@ bool kvc_text_add(struct kvc_text *buffer, const char *data, size_t bytes) {
     if (bytes)
         memcpy(buffer->data + buffer->bytes, data, bytes);
     buffer->bytes += bytes;
+    KVC_ASSERT(buffer->bytes <= buffer->capacity);
     return true;
 }
 
@@ -97,6 +101,7 @@ enum kvc_status kvc_vocab_open(size_t count, struct kvc_tokenizer **tokenizer, s
 
 bool kvc_vocab_set(struct kvc_tokenizer *tokenizer, int32_t id, const char *spelling, size_t bytes,
                    enum kvc_token_kind kind) {
+    KVC_ASSERT(id >= 0 && (size_t)id < tokenizer->count);
     struct kvc_vocab_entry *piece = &tokenizer->pieces[id];
     if (bytes > UINT32_MAX / 4)
         return false;
@@ -122,6 +127,7 @@ bool kvc_vocab_reserve(struct kvc_tokenizer *tokenizer, size_t count) {
 /* Returns the cell of the spelling, or the empty cell for it. */
 static size_t lookup_place(const struct kvc_tokenizer *tokenizer, const char *text, size_t bytes) {
     size_t at = (size_t)hash_text(text, bytes) & (tokenizer->lookup_size - 1);
+    KVC_ASSERT(tokenizer->lookup_size > 0 && (tokenizer->lookup_size & (tokenizer->lookup_size - 1)) == 0);
     for (;; at = (at + 1) & (tokenizer->lookup_size - 1)) {
         int32_t id = tokenizer->lookup[at];
         if (id < 0)
@@ -135,6 +141,7 @@ static size_t lookup_place(const struct kvc_tokenizer *tokenizer, const char *te
 void kvc_vocab_insert(struct kvc_tokenizer *tokenizer, int32_t id) {
     const struct kvc_vocab_entry *piece = &tokenizer->pieces[id];
     size_t at = lookup_place(tokenizer, tokenizer->store.data + piece->spelling, piece->spelling_bytes);
+    KVC_ASSERT(piece->spelling + (size_t)piece->spelling_bytes <= tokenizer->store.bytes);
     if (tokenizer->lookup[at] < 0)
         tokenizer->lookup[at] = id;
     if (piece->spelling_bytes > tokenizer->longest)

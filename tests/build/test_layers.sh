@@ -24,9 +24,9 @@ backends/cpu/ref: core/base backends/cpu/cpu.h backends/cpu/ref
 policies: core/base policies
 models: core/base core/engine core/ranks models
 models/files: core/base models/files models/tokenizer/parts.h
-models/tokenizer: models/files models/tokenizer
-models/jinja: models/files/json.h models/tokenizer/parts.h models/jinja
-models/chat: models/files/json.h models/tokenizer models/jinja/jinja.h models/chat
+models/tokenizer: core/base/assert.h models/files models/tokenizer
+models/jinja: core/base/assert.h models/files/json.h models/tokenizer/parts.h models/jinja
+models/chat: core/base/assert.h models/files/json.h models/tokenizer models/jinja/jinja.h models/chat
 models/config: core/base core/engine/network.h models/files models/config
 models/session: core/base core/engine models/files/output.h models/fingerprint.h models/model.h models/session
 models/convert: core/base core/engine models/files models/config models/tokenizer models/convert
@@ -34,7 +34,7 @@ cli: cli
 cli/eval.c: cli eval/eval.h
 cli/serve.c: cli serve/options.h
 eval: cli/cli.h eval
-serve: cli/cli.h serve
+serve: core/base/assert.h cli/cli.h serve
 examples:
 bench: core/base core/engine policies/select_sizes.h bench
 tests: core backends bench policies models cli eval ranks serve tests
