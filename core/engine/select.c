@@ -349,6 +349,7 @@ static struct kvc_span span_if(bool needed, const struct kvc_growable *growable)
 static struct kvc_select_scores scores_of(struct kvc_stage *stage, const struct kvc_select *select, uint32_t stride) {
     static const enum kvc_score_kind kinds[] = {KVC_SCORE_EXACT, KVC_SCORE_CHANNELS, KVC_SCORE_PAGE_CHANNELS,
                                                 KVC_SCORE_PAGE_BOUND};
+    KVC_ASSERT((unsigned)select->kind < sizeof kinds / sizeof *kinds);
     struct kvc_session *session = stage->session;
     struct kvc_select_layer *layer = &session->select.layer[stage->layer];
     const struct kvc_span sinks = kvc_runner_sinks(session->runner, stage->layer);
@@ -416,7 +417,6 @@ static enum kvc_status select_choose(struct kvc_stage *stage, const struct kvc_s
     const uint32_t stride = (uint32_t)kvc_round_up(most, KVC_TILE);
     const enum kvc_status status = select_reserve(session, stage->layer, select, most, error);
     KVC_ASSERT(most > select->budget && most <= stride);
-    KVC_ASSERT((unsigned)select->kind < sizeof kinds / sizeof *kinds);
     if (status != KVC_OK)
         return status;
     update_summaries(session, stage->layer, select);

@@ -244,7 +244,7 @@ static struct jinja_node *parse_jump(struct jinja_parser *p, enum jinja_node_kin
 static struct jinja_node *parse_statement(struct jinja_parser *p) {
     const char *name = jinja_expect_a_name(p);
     struct jinja_node *node = NULL;
-    if (p->j->status != KVC_OK || !jinja_enter(p->j)) {
+    if (!jinja_enter(p->j)) {
         node = NULL;
     } else if (!strcmp(name, "if")) {
         node = parse_if(p);
