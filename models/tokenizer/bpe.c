@@ -114,7 +114,7 @@ static bool merge_all(const struct kvc_tokenizer *tokenizer, struct kvc_bpe *scr
             candidate.bytes != top.bytes)
             continue;
         struct symbol *right = &scratch->symbols[left->next];
-        KVC_ASSERT(right->before == top.left && right->at == left->at + left->bytes && right->bytes > 0);
+        KVC_ASSERT(right->before == top.left && right->at >= left->at + left->bytes && right->bytes > 0);
         left->id = top.made;
         left->bytes = top.bytes;
         right->bytes = 0;

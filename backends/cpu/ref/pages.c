@@ -6,7 +6,7 @@
 #include "core/base/assert.h"
 
 void KVC_REF(view_append)(struct kvc_device *device, const struct kvc_view_append *args) {
-    KVC_ASSERT(args->rows > 0 && args->view->index);
+    KVC_ASSERT(args->view->index);
     const struct kvc_lists *lists = args->lists;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
