@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/cuda/cuda.h"
+#include "core/base/assert.h"
 
 #define KVC_SLAB_BYTES ((size_t)4 << 20)
 #define KVC_SHARED_BELOW ((size_t)1 << 20) /* larger pieces have allocations of their own */
@@ -77,6 +78,7 @@ static void *take_piece(struct kvc_cuda_allocation *allocation, size_t bytes) {
             piece->bytes = bytes;
             allocation->piece_count++;
         }
+        KVC_ASSERT(allocation->piece[i].bytes == bytes);
         allocation->piece[i].taken = true;
         return allocation->data + allocation->piece[i].first;
     }
@@ -88,6 +90,7 @@ static void arenas_join(struct kvc_cuda_allocation *allocation, size_t i) {
     struct piece *piece = &allocation->piece[i];
     if (i + 1 >= allocation->piece_count || piece->taken || piece[1].taken)
         return;
+    KVC_ASSERT(piece->first + piece->bytes == piece[1].first);
     piece->bytes += piece[1].bytes;
     memmove(piece + 1, piece + 2, (allocation->piece_count - i - 2) * sizeof *piece);
     allocation->piece_count--;
@@ -96,6 +99,7 @@ static void arenas_join(struct kvc_cuda_allocation *allocation, size_t i) {
 static void give_piece(struct kvc_cuda_allocation *allocation, size_t first) {
     for (size_t i = 0; i < allocation->piece_count; i++)
         if (allocation->piece[i].first == first) {
+            KVC_ASSERT(allocation->piece[i].taken);
             allocation->piece[i].taken = false;
             arenas_join(allocation, i);
             if (i > 0)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backends/cuda/cuda.h"
+#include "core/base/assert.h"
 
 #define KVC_GRAPH_LEAST 8u /* calls; shorter sequences are launched one by one */
 #define KVC_ZERO 0u
@@ -46,6 +47,7 @@ static struct kvc_cuda_call *next_call(struct kvc_cuda *cuda, uint32_t count) {
     struct kvc_cuda_call *call;
     if (queue->call_count == KVC_CALLS || queue->capacity - queue->value_count < count)
         kvc_cuda_send(cuda);
+    KVC_ASSERT(queue->call_count < KVC_CALLS && queue->capacity - queue->value_count >= count);
     call = &queue->calls[queue->call_count++];
     memset(call, 0, sizeof *call);
     call->first = queue->value_count;
@@ -61,6 +63,7 @@ void kvc_cuda_queue_launch(struct kvc_cuda *cuda, const void *kernel, const stru
     memcpy(call->groups, launch->groups, sizeof call->groups);
     call->items = launch->items;
     for (unsigned i = 0; i < launch->count; i++) {
+        KVC_ASSERT(launch->argument[i].bytes <= sizeof values[i]);
         values[i] = 0;
         memcpy(&values[i], &launch->argument[i].value, launch->argument[i].bytes);
     }
@@ -88,6 +91,7 @@ void kvc_cuda_queue_zero(struct kvc_cuda *cuda, void *to, size_t bytes) {
 /* Makes pointers to the arguments, as the runtime needs them. The runtime knows the width of each argument and reads
  * the low bytes of each value. */
 static void point(uint64_t *values, uint32_t count, void **pointers) {
+    KVC_ASSERT(count <= KVC_ARGUMENTS);
     for (uint32_t i = 0; i < count; i++)
         pointers[i] = &values[i];
     pointers[count] = NULL; /* the emulation in tests/cuda counts the pointers */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/opencl/opencl.h"
+#include "core/base/assert.h"
 
 static struct kvc_opencl *opencl_of(struct kvc_offload *offload) { return (struct kvc_opencl *)offload; }
 
@@ -141,6 +142,7 @@ static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_
 static cl_int set_argument(struct kvc_opencl *opencl, const struct kvc_launch *l, unsigned i) {
     union kvc_opencl_argument *last = &opencl->last[l->kernel][i];
     const void *value = &l->argument[i].value;
+    KVC_ASSERT(l->argument[i].bytes <= sizeof *last);
     const bool none = l->argument[i].is_handle && !l->argument[i].value.handle;
     if (i < opencl->known[l->kernel] && memcmp(last, value, l->argument[i].bytes) == 0)
         return CL_SUCCESS;
@@ -153,6 +155,7 @@ static void launch(struct kvc_offload *offload, const struct kvc_launch *l) {
     cl_kernel kernel = opencl->kernel[l->kernel];
     const size_t local[3] = {l->items, 1, 1};
     const size_t global[3] = {(size_t)l->groups[0] * l->items, l->groups[1], l->groups[2]};
+    KVC_ASSERT(l->kernel < KVC_KERNELS && l->items > 0);
     cl_int code = CL_SUCCESS;
     for (unsigned i = 0; i < l->count && code == CL_SUCCESS; i++)
         code = set_argument(opencl, l, i);

@@ -1,6 +1,7 @@
 /* fast.c - --math=fast: CLBlast computes the linear layers of batches with many rows. Weights are dequantized for some
  * outputs at a time. The model is the same, but the rounding differs. Batches with few rows stay exact. CLBlast is
  * loaded only for --math=fast. */
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/opencl/opencl.h"
 
@@ -26,6 +27,7 @@ static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *arg
     CLBlastStatusCode code;
     sgemm_fn *sgemm;
     memcpy(&sgemm, &opencl->sgemm, sizeof sgemm); /* ISO C has no cast from an object pointer to a function pointer */
+    KVC_ASSERT(piece < w->pieces && from + count <= w->piece_rows);
     KVC_PUSH(&dequantize, ((struct kvc_span){workspace, 0}), w->piece[piece], w->row_bytes, w->type, w->inputs, from,
              count);
     kvc_launch_items(&opencl->offload, &dequantize, count * kvc_offload_runs(&opencl->offload, K), 1, 1);

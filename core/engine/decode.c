@@ -1,6 +1,7 @@
 /* decode.c - decode steps of one or more sessions in one batch, from top to bottom: a layer (kvc_step_layer), all
  * layers and the logits (run_step), the step's preparation and the result of each session (take_step), and the call of
  * the library (kvc_decode). */
+#include "core/base/assert.h"
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/advice.h"
@@ -34,6 +35,7 @@ static void project(const struct kvc_step *step, uint32_t layer) {
  * the new entry also joins the view. */
 static void step_append(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
+    KVC_ASSERT(step->stored <= 1);
     for (uint32_t i = 0; i < step->count; i++)
         runner->segments[i] = (struct kvc_segment){.lists = &step->session[i]->cache.layer[layer].lists,
                                                    .row = i,
@@ -62,6 +64,7 @@ static const struct kvc_read_list *select_reads(const struct kvc_step *step, uin
     stage.maximum = stage.sum = (struct kvc_span){NULL, 0}; /* not known before attention */
     session->failed = kvc_stage_call_select(&stage, &session->failure) != KVC_OK;
     session->select.mixing = !session->failed && stage.mean_value;
+    KVC_ASSERT(session->failed || !stage.mean_value || stage.chosen == &session->select.chosen);
     return session->failed ? NULL : stage.chosen;
 }
 
@@ -117,6 +120,7 @@ static void feed_forward(const struct kvc_step *step, uint32_t layer) {
 static void pass_delta(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
     const struct kvc_layer *above = &runner->network->layer[layer];
+    KVC_ASSERT(above->delta_from + above->delta_count <= runner->network->delta.count);
     for (uint32_t d = above->delta_from; d < above->delta_from + above->delta_count; d++) {
         for (uint32_t i = 0; i < step->count; i++)
             runner->recurrences[i] = (struct kvc_recurrence){
@@ -133,6 +137,7 @@ static void trace_rows(const struct kvc_step *step, uint32_t layer) {
 
 void kvc_step_layer(const struct kvc_step *step, uint32_t layer) {
     const bool replay = !step->runner->network; /* a replay supplies q, k and v and uses only the attention output */
+    KVC_ASSERT(step->count > 0 && step->count <= step->runner->segment_capacity);
     if (!replay)
         pass_delta(step, layer);
     trace_rows(step, layer);
@@ -166,6 +171,7 @@ static enum kvc_status step_logits(struct kvc_runner *runner, const struct kvc_p
         while (from + count < participants->count && count < KVC_LOGIT_ROWS &&
                !participants->session[from + count]->failed && participants->row[from + count] == row + count)
             count++;
+        KVC_ASSERT(participants->row[from] >= from);
         const enum kvc_status status = count ? kvc_runner_logits(runner, &runner->step, from, count,
                                                                  logits + (size_t)row * runner->network->vocab, error)
                                              : KVC_OK;
@@ -307,6 +313,7 @@ static enum kvc_status decode_batch(struct kvc_session *const *sessions, const i
     }
     if (participants->count == 0)
         return first;
+    KVC_ASSERT(participants->count <= count);
     const enum kvc_status status = take_step(runner, participants, logits, statuses, first ? NULL : error);
     return first == KVC_OK ? kvc_advise(sessions[0], sessions[0]->tokens + 1, status, error) : first;
 }

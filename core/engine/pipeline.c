@@ -5,6 +5,7 @@
  * the ranks above, and the status of the last rank, whose messages never wait (link.h). */
 #include "core/engine/pipeline.h"
 
+#include "core/base/assert.h"
 #include "core/engine/prune_rows.h"
 #include "core/ranks/direct.h"
 
@@ -26,6 +27,7 @@ static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) { return runn
  * messages that were sent later. */
 static void move(const struct kvc_passing *passing, enum way way, void *data, size_t bytes) {
     struct kvc_link *link = ranks_of(passing->runner)->stages.link;
+    KVC_ASSERT(way == FROM_BELOW ? link->rank > 0 : (way == TO_ALL) == (link->rank + 1 == link->count));
     const enum kvc_channel outcome = passing->source ? KVC_CHANNEL_LATE : KVC_CHANNEL_CALL;
     if (way == FROM_BELOW)
         link->class->receive(link, data, bytes, link->rank - 1, KVC_CHANNEL_CALL);
@@ -98,6 +100,7 @@ static void move_states(const struct kvc_passing *passing, enum way way) {
 /* Receives the rows that a layer below has kept; the prompt continues with these rows. */
 static void receive_kept(struct kvc_ranks *ranks, struct kvc_passing *passing, uint32_t kept) {
     struct kvc_session *session = passing->sessions[0];
+    KVC_ASSERT(passing->source && passing->count == 1);
     uint32_t *rows = malloc(kept * sizeof *rows);
     if (!rows)
         kvc_pipeline_end(ranks, "no memory for the rows that are kept");

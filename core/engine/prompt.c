@@ -1,6 +1,7 @@
 /* prompt.c - runs prompts through a network: pass by pass, layer by layer, and computes the logits that the caller
  * wants. If several sessions have prompts of the same rows (prompt_many.c), the rows are computed once, and each
  * session runs its own stages. */
+#include "core/base/assert.h"
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/advice.h"
@@ -29,6 +30,7 @@ static enum kvc_status report_rows(struct kvc_session *session, const struct kvc
     const uint32_t rows = session->prompt.chunk_rows;
     for (uint32_t from = 0; from < rows; from += KVC_LOGIT_ROWS) {
         const uint32_t count = kvc_min_u32(rows - from, KVC_LOGIT_ROWS);
+        KVC_ASSERT(from + count <= runner->prompt.rows);
         enum kvc_status status = kvc_runner_logits(runner, &runner->prompt, from, count, logits, error);
         if (status == KVC_OK)
             status = runner->device->ops->sync(runner->device, error);
@@ -86,6 +88,7 @@ static enum kvc_status check_rows(const struct prompt *prompt, int64_t layer, ui
         return KVC_OK;
     struct kvc_runner *runner = session->runner;
     const uint32_t from = all ? row : row + rows - 1;
+    KVC_ASSERT(from < runner->prompt.rows);
     const uint64_t begin = session->tokens + session->prompt.chunk_from;
     const uint64_t position =
         session->prompt.kept_rows ? session->tokens + session->prompt.kept_rows[from] : begin + from;

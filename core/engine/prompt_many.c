@@ -1,5 +1,6 @@
 /* prompt_many.c - runs one prompt in several sessions: finds the sessions that can share its rows, and reports each
  * result. */
+#include "core/base/assert.h"
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/advice.h"
@@ -30,6 +31,7 @@ struct many {
 
 /* Records the result of session i. `cause` is the error if it failed. */
 static void note(struct many *many, size_t i, enum kvc_status status, const struct kvc_error *cause) {
+    KVC_ASSERT(i < many->count && !many->over[i]);
     many->over[i] = true;
     if (many->statuses)
         many->statuses[i] = status;
@@ -92,6 +94,7 @@ static void prompt_many_run(struct many *many, size_t n) {
     for (size_t k = 0; k < n; k++) {
         struct kvc_session *session = many->member[k];
         const size_t place = many->place[k];
+        KVC_ASSERT(place >= first);
         const bool lives = kvc_session_lives(session);
         struct kvc_error cause = lives ? shared : session->failure;
         const enum kvc_status status = lives ? all : session->failure.status;

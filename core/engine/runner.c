@@ -3,6 +3,7 @@
  * order. */
 #include "core/engine/runner.h"
 
+#include "core/base/assert.h"
 #include "core/engine/coordinator.h"
 #include "core/engine/sharded.h"
 #include "core/engine/trace.h"
@@ -93,6 +94,8 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
     const uint32_t d = network->head_size, half = rope->rotary / 2;
     const size_t angles = (size_t)layer->rope * batch->rows + row;
     const bool gated = !keys && network->gated_attention;
+    KVC_ASSERT(row + rows <= batch->rows);
+    KVC_ASSERT(rope->rotary <= d && rope->rotary % 2 == 0);
     pass_heads(runner, at(gated ? &runner->delta.q_and_gate : raw, 0, 0), normed_input(runner, rows, keys),
                keys ? layer->k : layer->q, keys ? layer->k_bias : layer->q_bias, (gated ? 2 : 1) * heads * d);
     if (gated)
@@ -114,6 +117,7 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
 static void norm_input(struct kvc_runner *runner, const struct kvc_batch *batch, struct kvc_span norm,
                        struct kvc_span bias, uint32_t row, uint32_t rows) {
     const uint32_t hidden = runner->network->hidden;
+    KVC_ASSERT((size_t)rows * hidden * sizeof(float) <= runner->normed.bytes);
     const struct kvc_span normed = at(&runner->normed, 0, 0), x = at(&batch->hidden, row, hidden);
     if (norm.buffer)
         norm_rows(runner, normed, x, norm, bias, rows, hidden);
@@ -167,6 +171,7 @@ static void append_repeated(struct kvc_runner *runner, size_t n, struct kvc_span
                             struct kvc_span positions) {
     struct kvc_device *device = runner->device;
     const struct kvc_geometry *g = &runner->geometry;
+    KVC_ASSERT(n > 0 && g->heads % g->kv_heads == 0);
     const struct kvc_span k_heads = at(&runner->k_heads, 0, 0), v_heads = at(&runner->v_heads, 0, 0);
     const uint32_t rows = runner->alike[n - 1].row + runner->alike[n - 1].rows, copies = g->heads / g->kv_heads;
     device->ops->repeat_heads(
@@ -198,6 +203,7 @@ void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segm
 void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
                        const struct kvc_segment *segments, size_t count) {
     const struct kvc_geometry *g = &runner->geometry;
+    KVC_ASSERT(count <= runner->segment_capacity);
     const uint32_t lists[] = {g->kv_heads, g->heads};
     for (size_t i = 0, done = 0; i < 2 && done < count; i++) {
         const size_t n = find_alike(runner, segments, count, lists[i]);
@@ -278,6 +284,7 @@ void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch,
 void kvc_runner_delta(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t delta, uint32_t row, uint32_t rows,
                       const struct kvc_recurrence *segments, size_t count) {
     const struct kvc_layer *layer = &runner->network->delta_layer[delta];
+    KVC_ASSERT(delta < runner->network->delta.count && row + rows <= batch->rows);
     kvc_trace_rows(runner->engine->trace, KVC_TRACE_DELTA, delta, batch, row, rows);
     norm_input(runner, batch, layer->attention_norm, layer->attention_norm_bias, row, rows);
     kvc_delta_mix(runner, layer, segments, count, rows);
@@ -308,6 +315,7 @@ enum kvc_status kvc_runner_logits(struct kvc_runner *runner, struct kvc_batch *b
     const enum kvc_status status = kvc_runner_reserve_logits(runner, count, error);
     if (status != KVC_OK)
         return status;
+    KVC_ASSERT(first + count <= batch->rows);
     if (kvc_network_ends(network))
         compute_logits(runner, batch, first, count, logits);
     runner->coordinator->share_logits(runner, logits, (size_t)count * network->vocab * sizeof *logits);

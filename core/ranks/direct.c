@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "core/base/assert.h"
 #include "core/base/ops.h"
 
 struct kvc_direct *kvc_direct_of(const struct kvc_link *link, const struct kvc_device *device) {
@@ -57,6 +58,7 @@ void kvc_direct_gather_rows(struct kvc_direct *direct, struct kvc_span y, struct
         offsets[r] = all;
         all += sizes[r];
     }
+    KVC_ASSERT(rows > 0);
     const size_t mine = sizes[link->rank], row = all / rows;
     /* the parts of a single row arrive in order; the parts of several rows arrive by rank in `room` and are then put in
      * order */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "core/base/integers.h"
 
 enum { ALIGNMENT = 8 };
@@ -29,6 +30,7 @@ void kvc_packet_put(struct kvc_packet *packet, const void *data, size_t bytes) {
         memcpy(packet->data + packet->bytes, data, bytes);
     memset(packet->data + packet->bytes + bytes, 0, padded - bytes);
     packet->bytes += padded;
+    KVC_ASSERT(packet->bytes <= packet->capacity);
 }
 
 void kvc_packet_put_number(struct kvc_packet *packet, uint64_t number) {
@@ -47,6 +49,7 @@ void kvc_packet_put_text(struct kvc_packet *packet, const char *text) {
 
 const void *kvc_packet_get(struct kvc_packet *packet, size_t bytes) {
     const size_t padded = kvc_round_up(bytes, ALIGNMENT);
+    KVC_ASSERT(packet->at <= packet->bytes);
     packet->broken = packet->broken || padded < bytes || padded > packet->bytes - packet->at;
     if (packet->broken)
         return NULL;

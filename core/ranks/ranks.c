@@ -1,6 +1,8 @@
 /* ranks.c - broadcasts calls to the other ranks, and gathers rows and statuses. */
 #include "core/ranks/ranks.h"
 
+#include "core/base/assert.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,7 @@ void kvc_call_broadcast(struct kvc_ranks *ranks) {
     uint64_t bytes = ranks->packet.bytes;
     if (ranks->packet.broken)
         out_of_memory(ranks);
+    KVC_ASSERT(link->rank == 0 && bytes > 0);
     link->class->await(link, &bytes, sizeof bytes);
     link->class->broadcast(link, ranks->packet.data, ranks->packet.bytes, 0);
 }
@@ -74,6 +77,7 @@ struct outcome {
 };
 
 enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, const struct kvc_error *error) {
+    KVC_ASSERT(!kvc_ranks_several(ranks) || ranks->depth > 0);
     struct outcome mine = {(uint32_t)status, ""}, *all;
     char text[400];
     if (!kvc_ranks_several(ranks) || --ranks->depth > 0)
@@ -137,6 +141,7 @@ static void gather_in_place(struct kvc_ranks *ranks, const float *mine, uint32_t
                             size_t width, float *out) {
     struct kvc_link *link = ranks->rows.link;
     const size_t own = rows * widths[link->rank];
+    KVC_ASSERT(own <= rows * width);
     if (own && mine < out + rows * width && out < mine + own) {
         float *copy = grown(ranks, &ranks->gathered, &ranks->gathered_capacity, own);
         memcpy(copy, mine, own * sizeof *copy);
@@ -164,6 +169,7 @@ void kvc_ranks_gather_rows(struct kvc_ranks *ranks, const float *mine, uint32_t 
         width += widths[r];
     }
     float *all = grown(ranks, &ranks->gathered, &ranks->gathered_capacity, rows * width);
+    KVC_ASSERT(width == sum);
     link->class->gather(link, mine, all, sizes, offsets);
     size_t at = 0;
     for (uint32_t r = 0; r < link->count; at += widths[r++])

@@ -1,6 +1,8 @@
 /* split.c - computes which part of a model each rank has. */
 #include "core/ranks/split.h"
 
+#include "core/base/assert.h"
+
 enum { GEMM_BLOCKS = 32 }; /* minimum number of blocks per rank for splitting by blocks */
 
 /* Returns the sum of the shares of the first `ranks` ranks. */
@@ -15,6 +17,7 @@ static uint64_t shares_of(const struct kvc_split *split, uint32_t ranks) {
  * proportion to the shares. No product overflows, because n is below 2^32 and the sum of all shares below 2^31. */
 static uint64_t split_begin(uint64_t n, const struct kvc_split *split, uint32_t ranks, uint32_t rank) {
     const uint64_t whole = shares_of(split, ranks);
+    KVC_ASSERT(n >= ranks && rank <= ranks && whole >= 1);
     return rank + ((n - ranks) * shares_of(split, rank) + whole / 2) / whole;
 }
 

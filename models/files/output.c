@@ -1,6 +1,7 @@
 /* output.c - output files that appear under their final names only when they are complete, and folders of such
  * files. */
 #include "models/files/output.h"
+#include "core/base/assert.h"
 #include "models/files/held_files.h"
 
 #include <errno.h>
@@ -182,6 +183,7 @@ int kvc_output_descriptor(const struct kvc_output *output) { return output->fd; 
 
 static enum kvc_status write_pending(struct kvc_output *output, struct kvc_error *error) {
     const unsigned char *from = output->pending;
+    KVC_ASSERT(output->pending_bytes <= PIECE);
     while (output->pending_bytes > 0) {
         ssize_t done = pwrite(output->fd, from, output->pending_bytes, (off_t)output->start);
         if (done < 0 && errno == EINTR) {
@@ -208,6 +210,7 @@ enum kvc_status kvc_output_write(struct kvc_output *output, uint64_t offset, con
     while (!status && bytes > 0) {
         size_t capacity = PIECE - (size_t)((output->start + output->pending_bytes) % PIECE);
         size_t part = bytes < capacity ? bytes : capacity;
+        KVC_ASSERT(output->pending_bytes + part <= PIECE);
         memcpy(output->pending + output->pending_bytes, from, part);
         output->pending_bytes += part;
         from += part;
@@ -261,6 +264,7 @@ enum kvc_status kvc_output_commit(struct kvc_output *output, struct kvc_error *e
         kvc_output_abandon(output);
         return status;
     }
+    KVC_ASSERT(output->pending_bytes == 0);
     reason = sync_file(output->fd); /* some file systems report a full disk only here */
     if (close(output->fd) != 0 && !reason) {
         reason = errno;
