@@ -70,7 +70,7 @@ const struct info_rule info_rules[] = {
                                            "read, and results are bit-identical to those of full."},
     {"Pooling", "is one-dimensional, with stride 1 and an odd kernel. It applies to the sums of rule 1, and leaves out "
                 "the entries of the observation window. At both ends of the range, max ignores missing neighbours; avg "
-                "counts them as zero and always divides by the kernel."},
+                "counts them as zero and always divides by the kernel size."},
     {"Budgets",
      "are a number of tokens or a share of the prompt, such as 10%. A share is at least one token larger than the "
      "sinks or the window that the method always keeps (w + 1 with an observation window), and at least 1 token for a "
