@@ -144,7 +144,7 @@ static void permute(struct kvc_measure *m, const struct kvc_lists *lists, uint32
     free(order);
 }
 
-/* Appends the entries in segments with the same values. */
+/* Appends the entries in segments of up to MEASURE_ENTRIES, with the same keys and values for every segment. */
 static void fill_lists(struct kvc_measure *m, struct kvc_lists *lists, uint32_t entries) {
     const uint32_t most = kvc_min_u32(entries, MEASURE_ENTRIES);
     const size_t n = (size_t)most * m->kv_heads * lists->format.head_size;

@@ -192,7 +192,7 @@ struct difference {
 struct comparison {
     const struct run *a, *b;
     uint64_t common, differing, only_a, only_b;
-    struct difference *first; /* [a->ranks]; a NULL: no difference */
+    struct difference *first; /* [a->ranks]: of each rank; .a NULL: it has none */
 };
 
 /* Finds the line of `run` that corresponds to a line of the other run. With equal numbers of ranks, the same rank has
@@ -260,7 +260,8 @@ struct differing {
     uint32_t a, b;
 };
 
-/* Compares the values of two lines. Returns false if a line has none, or if their numbers differ. */
+/* Compares the values of two lines. Returns false if a line has no values, if the lines have different numbers of
+ * values, or if no value differs. */
 static bool compare_values(const struct difference *difference, struct differing *found) {
     const char *a = difference->a->values, *b = difference->b->values;
     *found = (struct differing){.count = 0};

@@ -114,7 +114,8 @@ static bool loop_put(struct serve_loop *loop, struct serve_request *request, con
     return good;
 }
 
-/* Sends a choice's new text if it streams. The request is done when its last choice has finished. */
+/* Sends a choice's new text if its request asked for a stream. The request is done when its last choice has finished.
+ */
 static void loop_tell(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     struct serve *serve = request->serve;

@@ -188,7 +188,7 @@ void kvc_cpu_arena_return(struct kvc_device *device, struct kvc_arena *arena, ui
     arena_return((struct kvc_cpu *)device, arena, count, blocks);
 }
 
-/* Returns to the system all whole pages of the free blocks `from` .. `to` - 1 of one chunk. */
+/* Gives the whole pages inside the free blocks `from` .. `to` - 1 of one chunk back to the system. */
 static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t page) {
     uint32_t first = from & ~((1u << arena->shift) - 1);
     unsigned char *chunk = arena->chunk[from >> arena->shift];

@@ -1,4 +1,4 @@
-/* log.c - levels and subjects of the log: their names, how a choice of them is read, and how a line is written. */
+/* log.c - the names of the log's levels and subjects, the parser of LEVEL[,SUBJECT...], and the writer of lines. */
 #include "core/base/log.h"
 
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * processes kvc_sharing or kvc_pipeline (together.c). Prompts and decode steps call these functions at fixed places,
  * without knowing which table they have.
  *
- * A call of the library is a begin function, the computation, and `end`. */
+ * Each library call runs one of the begin functions, then the computation, then `end`. */
 #ifndef KVC_CORE_ENGINE_COORDINATOR_H
 #define KVC_CORE_ENGINE_COORDINATOR_H
 
@@ -24,14 +24,15 @@ struct kvc_passing {
     size_t count;
     enum kvc_status status; /* one status for all rows, and for all passes of a prompt so far */
     struct kvc_error *error;
-    const struct kvc_row_source *source; /* NULL, or the prompt's row source: a layer may have pruned rows */
+    const struct kvc_row_source
+        *source; /* the prompt's row source, because a layer may prune rows; NULL: a decode step */
     kvc_layer_fn *layer;
     void *user; /* data of `layer` */
-    /* The rest is for a prompt whose layers are in several processes; begin_passes sets it. */
+    /* The members below are used for a prompt only, and only if the layers are in several processes. */
     bool whole_passes;   /* the caller learns of the progress after whole passes, not after parts of a layer */
     uint32_t lead;       /* how many passes this process may run ahead of the last status it received */
     uint32_t unreceived; /* passes sent whose status has not been received */
-    uint32_t late;       /* process of the last layer: number of passes from the failed pass on; 0: none has failed */
+    uint32_t late; /* in the process of the last layer: number of passes from the failed one on; 0: none has failed */
 };
 
 /* The options of a prompt if several processes compute it: the caller's functions run in one of them, and all processes
@@ -49,12 +50,12 @@ struct kvc_coordinator {
     /* A call whose only argument is the session. */
     void (*begin)(const struct kvc_session *session, enum kvc_call call);
     void (*begin_fork)(const struct kvc_session *session, const struct kvc_session *copy);
-    /* A call that reads up to `capacity` numbers of a list; `list` counts the lists of all processes. */
+    /* A call that reads up to `capacity` numbers of a list; `list` is its number among the lists of all processes. */
     void (*begin_list)(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
                        size_t capacity);
-    /* tokens [count]: one of each session [count]. */
+    /* sessions [count], tokens [count]: one token for each session. */
     void (*begin_decode)(struct kvc_session *const *sessions, size_t count, const int32_t *tokens, bool logits);
-    /* tokens [count] of all sessions [session_count]. */
+    /* All sessions [session_count] get the same tokens [count]. */
     void (*begin_prompt_many)(struct kvc_session *const *sessions, size_t session_count, const int32_t *tokens,
                               size_t count, bool logits);
     /* tokens [count]. Returns the options with which the prompt goes on: the caller's (kvc_alone), or shared->options,
@@ -64,24 +65,24 @@ struct kvc_coordinator {
                                                      struct kvc_shared_options *shared);
     /* Returns the status, after comparing it with that of the other processes. */
     enum kvc_status (*end)(const struct kvc_runner *runner, enum kvc_status status, const struct kvc_error *error);
-    /* Called if this process has no memory for what the others are about to compute: ends all. kvc_alone: nothing; the
-     * caller reports the failure. */
+    /* Called if this process has no memory for what the others are about to compute. Ends all processes. kvc_alone:
+     * nothing; the caller reports the failure. */
     void (*lacks_memory)(const struct kvc_runner *runner, const char *text);
 
     /* ---- rows through the layers ---- */
-    /* Calls rows->layer for each layer until one fails, and returns rows->status. Several processes: each for its own
-     * layers, between receiving the rows and sending them on, in groups of rows that are under way at the same time.
-     * Sessions that failed in another process are marked as failed. */
+    /* Calls rows->layer for each layer until one fails, and returns rows->status. In a pipeline, the rows form groups.
+     * Each process receives a group, calls rows->layer for its own layers and sends the group on, so that several
+     * groups are under way at the same time. Sessions that failed in another process are marked as failed. */
     enum kvc_status (*step)(struct kvc_passing *rows);
-    /* The passes of a prompt. begin_passes returns the most rows of a pass; kvc_alone: all. `overlap`: a pass may begin
-     * before the last one has left all processes. */
+    /* The passes of a prompt. begin_passes returns the maximum number of rows of a pass; kvc_alone sets no limit
+     * (UINT32_MAX). If `overlap` is true, a pass may begin before the previous pass has left all processes. */
     uint32_t (*begin_passes)(struct kvc_passing *rows, bool overlap);
-    /* Runs one pass like `step`. If rows->status is a failure already, no layer is computed. Returns the failure that
-     * all processes know; after the failure of one, the others may begin further passes. */
+    /* Runs one pass like `step`. If rows->status is a failure already, no layer is computed. Returns a failure only
+     * when all processes know of it. Until then, processes without that knowledge may begin further passes. */
     enum kvc_status (*pass)(struct kvc_passing *rows);
     /* Called after the last pass, with its status. Returns the prompt's status. */
     enum kvc_status (*end_passes)(struct kvc_passing *rows, enum kvc_status status);
-    /* Gives logits [bytes], which the process of the last layer has, to all. kvc_alone: nothing. */
+    /* Copies logits [bytes] from the process of the last layer to all processes. kvc_alone: nothing. */
     void (*share_logits)(struct kvc_runner *runner, float *logits, size_t bytes);
 
     /* ---- numbers that a call needs of all processes ---- */
@@ -91,10 +92,11 @@ struct kvc_coordinator {
     void (*most_of_layers)(const struct kvc_session *session, uint64_t *numbers, size_t count);
     /* Adds the other processes' numbers. kvc_alone: nothing. */
     void (*add_stats)(const struct kvc_session *session, struct kvc_session_stats *stats);
-    /* Returns true if this process owns a list, where `list` counts the lists of all processes. *here receives its
-     * index among this process's lists. kvc_alone: always true, the same index. */
+    /* Returns true if this process owns a list; `list` is its number among the lists of all processes. *here receives
+     * its index among this process's lists. kvc_alone: always true, the same index. */
     bool (*has_list)(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here);
-    /* Gives positions [*count], at most `capacity`, of the process that owns the list to all. kvc_alone: nothing. */
+    /* Copies positions [*count], at most `capacity` of them, from the process that owns the list to all processes.
+     * kvc_alone: nothing. */
     void (*share_positions)(const struct kvc_session *session, uint32_t layer, uint32_t list, int32_t *positions,
                             size_t capacity, size_t *count);
 };

@@ -1,6 +1,6 @@
 /* decode.c - decode steps of one or more sessions in one batch, from top to bottom: a layer (kvc_step_layer), all
- * layers and the logits (run_step), the step's preparation and the result of each session (take_step), and the call of
- * the library (kvc_decode). */
+ * layers and the logits (run_step), the step's preparation and the result of each session (take_step), and the public
+ * function (kvc_decode). */
 #include "core/base/assert.h"
 #include "core/base/float.h"
 #include "core/base/integers.h"
@@ -110,7 +110,8 @@ static void step_evict(const struct kvc_step *step, uint32_t layer) {
     }
 }
 
-/* Adds the output projection of the attention output to hidden, then the output of the feed-forward network. */
+/* Adds the output projection of the attention output to the hidden states, then the output of the feed-forward network.
+ */
 static void feed_forward(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_project_output(step->runner, &step->runner->step, layer, step->first, step->count);
     kvc_runner_feed_forward(step->runner, &step->runner->step, layer, step->first, step->count);
@@ -215,7 +216,7 @@ static enum kvc_status check_layer(const struct kvc_passing *rows, uint32_t laye
 }
 
 /* Checks the logits of row n of the step that was just computed. If they are not finite, the session fails, and its row
- * is computed again over the session's current entries to find the layer. */
+ * is computed again over the session's current entries to find the first layer whose output is not finite. */
 static void check_finite(struct kvc_runner *runner, struct kvc_session *session, uint32_t n, const float *logits) {
     struct kvc_error *error = &session->failure;
     struct kvc_passing rows = {.runner = runner,

@@ -1,11 +1,12 @@
 /* pass.c - runs a prompt's rows through one layer and then calls the policy's stages. A pass is a set of rows that go
  * through all layers: the whole prompt or, if a chunk method cuts the prompt, one chunk.
  *
- * If several sessions have a prompt of the same rows, the rows are computed once. They attend to the lists of one
+ * If several sessions have the same prompt rows, the rows are computed once. The rows attend to the lists of one
  * session, the owner. Sessions whose methods observe the attention append the rows to their own lists at the same time.
- * Every other session then gets a copy of the owner's entries of the layer, runs its stages and frees the evicted
- * entries. The sessions do this one after another, and the owner is last. So a layer holds all of its rows at most
- * twice, plus once for each observing session, however many sessions share the prompt. */
+ * Then the sessions finish the layer one after another, the owner last. A session that has not appended the rows itself
+ * first gets a copy of the owner's entries of the layer. Each session then runs its stages and frees the evicted
+ * entries. So a layer holds all of its rows at most twice, plus once for each observing session, however many sessions
+ * share the prompt. */
 #include "core/engine/pass.h"
 
 #include "core/base/assert.h"
@@ -42,8 +43,8 @@ static void pass_attend(struct kvc_session *session, uint32_t layer, const struc
     kvc_runner_attend(runner, &runner->prompt, layer, part->row, &segment, 1);
 }
 
-/* Copies rows `from` .. `from` + `count` - 1 of runner->q, runner->maximum and runner->sum into `queries`, which
- * receives them from its row `to` on. */
+/* Copies rows `from` .. `from` + `count` - 1 of runner->q, runner->maximum and runner->sum, and their positions, to
+ * `queries`, where the first one becomes row `to`. */
 static void copy_queries(struct kvc_session *session, struct kvc_queries *queries, size_t to, uint32_t batch_row,
                          uint32_t from, uint32_t count) {
     struct kvc_runner *runner = session->runner;

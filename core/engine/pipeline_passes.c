@@ -121,8 +121,8 @@ static bool receive_statuses(struct kvc_passing *rows, uint32_t lead) {
     return failed;
 }
 
-/* Applies the choices that stages of other ranks made. A failure ends all ranks, because the others would wait for this
- * one. */
+/* Applies the choices that the policies' stages made in layers of other ranks. A failure ends all ranks, because the
+ * others would wait for this one. */
 static void settle(const struct kvc_passing *rows) {
     struct kvc_error error;
     for (size_t i = 0; i < rows->count; i++)

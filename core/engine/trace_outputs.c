@@ -17,16 +17,18 @@ static struct kvc_span span_at(struct kvc_span span, size_t bytes) {
     return span;
 }
 
-/* Returns the number, among all ranks' heads, of the first of this rank's `heads` heads, query heads or lists. */
+/* This rank has `heads` heads (or query heads, or lists). Returns the number of its first one in the numbering of all
+ * ranks. */
 static uint32_t first_of(const struct kvc_trace *trace, size_t heads) {
     return trace->kv_heads ? (uint32_t)(trace->first_kv_head * heads / trace->kv_heads) : 0;
 }
 
 /* ---- rows ---- */
 
-/* Writes a line for each row and head of an output [rows, heads, width]. The rows are those of the batch from row
- * `first` on, or each of these rows has the same number of consecutive rows here. Other rows are numbered like heads.
- */
+/* Writes a line for each row and head of an output [rows, heads, width]. The output has one row for each row of the
+ * batch from row `first` on. If `first` is 0, it may instead have several consecutive rows for each row of the batch,
+ * the same number for each. If the rows do not match the batch in one of these ways, the line has the row's number in
+ * place of a head. */
 static void put_rows(struct kvc_trace *trace, struct kvc_trace_name name, struct kvc_span from, uint32_t first,
                      size_t rows, size_t heads, size_t width) {
     const size_t bytes = width * kvc_trace_size(name.kind), batch = first < trace->row_count ? trace->row_count : 0;
@@ -57,7 +59,7 @@ static void mark_pairs(struct kvc_trace *trace, const struct kvc_buffer *buffer)
         trace->pair_buffer[trace->pair_buffers++] = buffer;
 }
 
-/* Writes a line for each row and each of its experts, of an output [pairs, width]. The number of the expert among the
+/* Writes an output [pairs, width]: one line for each row and each of its experts. The number of the expert among the
  * row's experts takes the place of a head. */
 static void put_pairs(struct kvc_trace *trace, struct kvc_trace_name name, struct kvc_span from, size_t width) {
     const size_t bytes = width * kvc_trace_size(name.kind);
@@ -306,7 +308,7 @@ static void fetch_entry(struct kvc_trace *trace, const struct kvc_lists *lists, 
                         const struct head *head, uint32_t index, struct block *block, unsigned char *to) {
     const size_t row = lists->format.row_bytes, half = KVC_TILE * row;
     const uint32_t slot = slot_of(head, index), number = slot / KVC_TILE;
-    const size_t some = head->slots - number * KVC_TILE < KVC_TILE ? 1 : KVC_TILE; /* an extra slot is on its own */
+    const size_t some = head->slots - number * KVC_TILE < KVC_TILE ? 1 : KVC_TILE; /* read an extra slot alone */
     if (block->number != number) {
         for (size_t side = 0; side < 2; side++)
             trace->device->ops->arena_read(trace->device, lists->arena, names[number], side * half,
@@ -317,7 +319,8 @@ static void fetch_entry(struct kvc_trace *trace, const struct kvc_lists *lists, 
         memcpy(to + side * row, block->bytes + side * half + slot % KVC_TILE * row, row);
 }
 
-/* Writes the stored keys and values of each head's newest entries: a line per entry for `rows`, or one line for all. */
+/* Writes the stored keys and values of each head. With `segment`: one line for each of the newest segment->stored
+ * entries. Without: one line for all entries. */
 static void put_entries(struct kvc_trace *trace, const char *operation, const struct kvc_lists *lists,
                         const struct kvc_segment *segment) {
     const size_t row = lists->format.row_bytes;
@@ -469,8 +472,8 @@ void kvc_trace_keep(struct kvc_trace *trace, const struct kvc_keep_rules *args) 
     put_list(trace, "keep", "kept", args->lists->kv_heads, args->kept);
 }
 
-/* A fused operation has the name of its last part, so that its line can be compared with a backend's that runs the
- * parts one after another. */
+/* A fused operation has the name of its last part, so that its line can be compared with that of a backend that runs
+ * the parts one after another. */
 void kvc_trace_keep_ring(struct kvc_trace *trace, const struct kvc_keep_ring *args) {
     put_list(trace, "keep", "kept", args->lists->kv_heads, args->kept);
 }
@@ -489,7 +492,7 @@ void kvc_trace_view_evict(struct kvc_trace *trace, const struct kvc_view_evict *
     put_list(trace, "view_evict", "view", args->lists->kv_heads, args->view);
 }
 
-/* Returns the numbers of places per head: of the view or, without one, of the lists. */
+/* Returns how many entries each head has in the view or, if there is no view, in the lists. */
 static const uint32_t *fetch_places(struct kvc_trace *trace, const struct kvc_lists *lists,
                                     const struct kvc_read_list *view) {
     return kvc_trace_fetch(trace, all_of(view ? view->count : lists->count), lists->kv_heads * sizeof(uint32_t));

@@ -13,22 +13,23 @@ struct kvc_trace_row {
     int32_t position;
 };
 
-/* The width of a matrix, which a call does not contain. */
+/* The outputs and inputs of a weight matrix. The arguments of an operation do not contain them. */
 struct kvc_trace_weight {
     const struct kvc_weight *weight;
     uint64_t outputs, inputs;
 };
 
-/* The lines whose values are written, too. A negative number or an empty name selects all. */
+/* Selects the lines that contain the values as well as their hash. A negative number or an empty name selects all. */
 struct kvc_trace_values {
     bool any;
     int64_t position, layer;
     char operation[32];
 };
 
-/* Buffers of one layer that hold a row for each pair of a row and an expert. */
+/* The maximum number of buffers of one layer that hold one row per pair. A pair is a row of the batch and one of its
+ * experts. */
 enum { KVC_TRACE_PAIR_BUFFERS = 8 };
-/* The most arrays of one operation that are on the host at once. */
+/* The maximum number of arrays that one operation has on the host at the same time. */
 enum { KVC_TRACE_HELD = 16 };
 
 struct kvc_trace {
@@ -54,7 +55,7 @@ struct kvc_trace {
     uint32_t *pair; /* [row_count, used]: the pairs of each row, from the last route */
     uint32_t used, pair_count;
     size_t pair_capacity;
-    const struct kvc_buffer *pair_rows; /* route's table of rows, which gather reads */
+    const struct kvc_buffer *pair_rows; /* the table of rows that the operation `route` wrote; `gather` reads it */
     const struct kvc_buffer *pair_buffer[KVC_TRACE_PAIR_BUFFERS];
     size_t pair_buffers;
 
@@ -76,7 +77,8 @@ struct kvc_trace_name {
     enum kvc_trace_kind kind;
 };
 
-/* Writes a line: the hash of n values of a row and head, which are in host memory. `head` UINT32_MAX: no head. */
+/* Writes a line with the hash of `values`: n values, in host memory, of one row and head. `head` UINT32_MAX: no head.
+ */
 void kvc_trace_line(struct kvc_trace *trace, struct kvc_trace_name name, struct kvc_trace_row row, uint32_t head,
                     const void *values, size_t n);
 /* Returns `array` with room for n elements of `size` bytes. Returns NULL, and leaves the array as it is, if out of

@@ -90,7 +90,8 @@ INLINE void small_batch_dots(enum kvc_type type, const unsigned char *const *row
         vf_store(s + h * KVC_TILE, vf_mul(vf_tree_rows(folded[h]), vf_set(scale)));
 }
 
-/* The same, compiled apart for heads of 64 and of 128 channels. */
+/* Calls small_batch_dots. The compiler makes one version for heads of 64 channels, one for heads of 128, and one for
+ * all others. */
 INLINE void small_batch_dots_of(enum kvc_type type, unsigned heads, const unsigned char *const *rows, const float *q,
                                 size_t vectors, float scale, float *s) {
     const size_t stride = vectors * LANES;
@@ -127,7 +128,7 @@ INLINE void prefetch_row_far(const unsigned char *row, size_t bytes) { /* prefet
 #define KEYS_AHEAD 64u /* number of keys fetched into L2 ahead of use, if only keys are read */
 
 /* Prefetches row i. If row i + 1 begins at most `fill` bytes after row i, the bytes between the two rows are prefetched
- * too. `fill` is 0 unless only selected entries are read (kvc_read_list). */
+ * too. If all entries are read, and not only those of a kvc_read_list, `fill` is 0. */
 INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32_t count, size_t offset, size_t bytes,
                             size_t fill) {
     if (fill <= bytes || i + 1 >= count) {
@@ -154,9 +155,9 @@ struct tile_queries {
     float scale;
 };
 
-/* Computes the scores s [heads, KVC_TILE] of a tile's entries. If more keys are read next, the pointers up to
- * keys[known
- * - 1] are set too; otherwise known is `high`. wide [LANES * padded_size(d)] is scratch. */
+/* Computes the scores s [heads, KVC_TILE] of a tile's entries. The pointers up to keys[`known` - 1] are set: `known` is
+ * greater than `high` if more keys are read after this tile, and equals `high` if not. wide [LANES * padded_size(d)] is
+ * scratch. */
 static void small_batch_scores(const struct tile_entries *tile, uint32_t known, const struct tile_queries *queries,
                                float *wide, float *s) {
     const enum kvc_type type = tile->type;
@@ -233,7 +234,7 @@ struct small_batch_ahead {
     size_t row_bytes, fill;
 };
 
-/* Adds the weights p [heads, KVC_TILE] times the values of entries low .. high - 1 to o [heads, padded]. */
+/* A weighted sum of values: o [heads, padded] += p [heads, KVC_TILE] * the values of entries low .. high - 1. */
 struct mix {
     const unsigned char *const *keys;
     size_t value_offset;
@@ -384,8 +385,8 @@ struct tile_results {
     float *o;     /* [tiles, heads, padded_size(d)] */
 };
 
-/* Computes one tile of attention, with low < high, to the first tile of results. Replaces its scores p [heads,
- * KVC_TILE] by exp(p - m). */
+/* Computes one tile of attention (low < high), and writes its maxima, sums and outputs to the first tile of results.
+ * Replaces its scores p [heads, KVC_TILE] by exp(p - m). */
 static void small_batch_tile(const struct tile_entries *tile, struct next_keys next, const struct tile_queries *queries,
                              float *p, struct kept_scores keep, struct tile_results results) {
     const uint32_t low = tile->low, high = tile->high, heads = queries->heads, d = queries->d;

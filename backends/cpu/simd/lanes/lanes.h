@@ -1,8 +1,8 @@
 /* lanes.h - the vectors of the templates, and the tree that adds the 32 lanes of a sum.
  *
- * A .c file includes one file of lanes/ before any template, because it must not depend on the compiler's options: with
- * -march=native, avx2.c too may use AVX-512. If no file of lanes/ is included yet, a template is read alone, for
- * example by an editor, and gets the widest vectors that the options allow. */
+ * A .c file includes one file of lanes/ before any template, so that its vectors do not depend on the compiler's
+ * options: with -march=native, the #if below would choose AVX-512 for avx2.c too. A template that is read alone, for
+ * example by an editor, has no such include and gets the widest vectors that the options allow. */
 #ifndef KVC_SIMD_LANES_LANES_H
 #define KVC_SIMD_LANES_LANES_H
 
