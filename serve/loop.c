@@ -33,7 +33,8 @@ static void let_go(struct serve_loop *loop, struct serve_request *request) {
     serve_request_release(request);
 }
 
-/* The client gets a message without details of the machine; the cause is printed on standard error. */
+/* Ends a request with an error. For KVC_USAGE the client gets the cause. Otherwise the client gets a message without
+ * details of the machine, and the cause is printed on standard error. */
 static void loop_fail(struct serve_request *request, const struct kvc_error *cause) {
     struct serve_error error;
     if (cause->status == KVC_USAGE)

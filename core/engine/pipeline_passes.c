@@ -130,7 +130,8 @@ static void settle(const struct kvc_passing *rows) {
             kvc_pipeline_end(ranks_of(rows->runner), error.text);
 }
 
-/* After a failed pass, the function only receives the messages that ranks below still send. */
+/* Runs a pass. After a failed pass, the function computes no layer, but still receives the messages of ranks below and
+ * sends the failure on. */
 enum kvc_status kvc_pipeline_pass(struct kvc_passing *rows) {
     kvc_pipeline_receive(rows);
     run_own_layers(rows);
