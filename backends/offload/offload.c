@@ -216,7 +216,7 @@ void kvc_launch_run(struct kvc_offload *offload, struct kvc_launch *launch, uint
         return;
     }
     launch->items = items;
-    KVC_ASSERT(launch->count <= KVC_ARGUMENTS && launch->kernel < KVC_KERNELS);
+    KVC_ASSERT(launch->count <= KVC_ARGUMENTS);
     launch->groups[0] = (uint32_t)x;
     launch->groups[1] = (uint32_t)y;
     launch->groups[2] = (uint32_t)z;

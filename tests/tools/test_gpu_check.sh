@@ -11,7 +11,7 @@ export TMPDIR
 mkdir "$TMPDIR"
 bash "$check" --try cpu "$program" "$work/check" >"$work/out" 2>"$work/err"
 that 'all parts are done' [ $? = 0 ]
-that 'fifteen of them' [ "$(grep -c ': done, [0-9]* s$' "$work/out")" = 15 ]
+that 'sixteen of them' [ "$(grep -c ': done, [0-9]* s$' "$work/out")" = 16 ]
 that 'goals' [ "$(grep -c '^| .* | at [lm][a-z]* [0-9.]* | m[a-z]* |$' "$report")" = 11 ]
 that 'each of them measured' [ "$(grep -c 'not measured\|nan\|inf |' "$report")" = 0 ]
 nothing_left "$TMPDIR"

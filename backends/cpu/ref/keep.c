@@ -75,7 +75,6 @@ static bool is_forced(const struct kvc_lists *lists, uint32_t h, const struct kv
 
 void KVC_REF(keep)(struct kvc_device *device, const struct kvc_keep_rules *args) {
     KVC_ASSERT(args->rule_count == 1 || args->rule_count == args->lists->kv_heads);
-    KVC_ASSERT(args->scores.buffer || (args->rules->top == 0 && args->rules->fill == 0));
     const struct kvc_lists *lists = args->lists;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const struct kvc_keep *rule = &args->rules[args->rule_count > 1 ? h : 0];
