@@ -249,44 +249,9 @@ INLINE void unpack_iq4_xs(struct unpacked *u, const unsigned char *g) {
     u->scale[0] = times_signed(half_of(g), _mm_sub_epi8(_mm_cvtsi64_si128((long long)scale), _mm_set1_epi8(32)));
 }
 
-/* ---- any type ---- */
+#include "backends/cpu/simd/int8/unpack_any.h"
 
-/* Unpacks 256 weights, or the first `parts` blocks of 32. `type` is a constant here and below. */
-INLINE void unpack(const enum kvc_type type, struct unpacked *u, const unsigned char *g, int parts) {
-    switch ((int)type) {
-    case KVC_Q2_K:
-        unpack_q2_k(u, g);
-        break;
-    case KVC_Q3_K:
-        unpack_q3_k(u, g);
-        break;
-    case KVC_Q4_K:
-        unpack_q4_k(u, g);
-        break;
-    case KVC_Q5_K:
-        unpack_q5_k(u, g);
-        break;
-    case KVC_Q6_K:
-        unpack_q6_k(u, g);
-        break;
-    case KVC_IQ4_XS:
-        unpack_iq4_xs(u, g);
-        break;
-    default: /* the blocks of 32 */
-        unpack_blocks(type, u, g, parts);
-    }
-}
-/* Returns the amount by which the bytes exceed the quants. */
-INLINE int code_offset(const enum kvc_type type) {
-    switch ((int)type) {
-#define CASE_CODE_OFFSET(a, NAME, name, ...)                                                                           \
-    case KVC_##NAME:                                                                                                   \
-        return OFFSET_##name;
-        KVC_BLOCK_TYPES(CASE_CODE_OFFSET, )
-    }
-    return 0;
-}
-/* Tells whether the bytes are signed. */
+/* Returns true if the bytes are signed. */
 INLINE bool is_signed(const enum kvc_type type) {
     switch ((int)type) {
 #define CASE_IS_SIGNED(a, NAME, name, ...)                                                                             \
