@@ -25,14 +25,13 @@ static uint32_t first_of(const struct kvc_trace *trace, size_t heads) {
 
 /* ---- rows ---- */
 
-/* Writes a line for each row and head of an output [rows, heads, width]. The output has one row for each row of the
- * batch from row `first` on. If `first` is 0, it may instead have several consecutive rows for each row of the batch,
- * the same number for each. If the rows do not match the batch in one of these ways, the line has the row's number in
- * place of a head. */
+/* Writes a line for each row and head of an output [rows, heads, width]. With fewer rows than the batch, or as many,
+ * the rows are those of the batch from row `first` on. Otherwise each row of the batch has the same number of
+ * consecutive rows here. If the numbers do not match, the line has the row's number in place of a head. */
 static void put_rows(struct kvc_trace *trace, struct kvc_trace_name name, struct kvc_span from, uint32_t first,
                      size_t rows, size_t heads, size_t width) {
     const size_t bytes = width * kvc_trace_size(name.kind), batch = first < trace->row_count ? trace->row_count : 0;
-    const size_t each = first ? 1 : batch && rows % batch == 0 ? rows / batch : 0;
+    const size_t each = rows < batch ? 1 : batch && rows % batch == 0 ? rows / batch : 0;
     const unsigned char *values = from.buffer ? kvc_trace_fetch(trace, from, rows * heads * bytes) : NULL;
     for (size_t i = 0; values && i < rows; i++)
         for (size_t h = 0; h < heads; h++) {
