@@ -35,6 +35,11 @@ kv trace compare "$work/a" "$work/b" --json >"$work/out"
 has '"operation": "norm"'
 has '"first_bits": [0-9]'
 
+# A step of three sessions: each row has its own session.
+ok bench -m "$demo" --kv full --prompt 20 --gen 2 --batch 3 --repeat 1 --trace "$work/batch" -q
+that 'three sessions in a step' [ "$(awk '$2 == 20 && $3 == "layer1" && $4 == "attention" && $5 == "out" && $6 == 0 { print $1 }' \
+    "$work/batch" | sort -u | wc -l)" = 3 ]
+
 # Without a trace KVCULL_INJECT has no effect.
 KVCULL_INJECT=norm ok logits -m "$demo" --tokens 5,6,7
 cp "$work/out" "$work/first"

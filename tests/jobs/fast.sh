@@ -3,11 +3,12 @@ usable_fast() { false; } # --all has --plain
 check_fast() {
     local only slow left_out
     # Whole runs on OpenCL; an emulated GPU; every request for memory that fails; reports and forecasts, which run the
-    # program many times; ranks by layers, on devices, and stopped ones; what only a release or a benchmark needs.
-    slow=$(printf 'tests/%s\n' backends/test_opencl_runs.sh backends/test_cuda \
+    # program many times; ranks by layers, on devices, and stopped ones; traces on OpenCL and ranks; what only a release
+    # or a benchmark needs.
+    slow=$(printf 'tests/%s\n' backends/test_opencl_runs.sh backends/test_opencl_trace.sh backends/test_cuda \
         backends/test_cuda_ptx.sh build/test_release.sh cli/test_faults.sh \
         cli/test_verify.sh ranks/test_devices.sh ranks/test_pipeline.sh ranks/test_ranks_data.sh \
-        ranks/test_stopped.sh real/test_real tools/test_beside_llama.sh \
+        ranks/test_stopped.sh ranks/test_trace.sh real/test_real tools/test_beside_llama.sh \
         tools/test_device_report.sh tools/test_gpu_check.sh tools/test_ranks_plan.sh)
     build_in build
     python_packages
