@@ -29,46 +29,63 @@ KVC_KERNEL(quantize_rows)
     }
 }
 
-/* Computes lane l of one output for rows x .. x + here - 1, from the blocks l, l + 8, .. of each row. A row has
- * `blocks` blocks. */
+/* Quantized rows of x with `blocks` blocks each. */
+struct kvc_int8_view {
+    KVC_GLOBAL const kvc_u32 *quant;
+    KVC_GLOBAL const float *scale;
+    KVC_GLOBAL const kvc_i32 *sum;
+    kvc_u64 blocks;
+};
+KVC_DEVICE struct kvc_int8_view kvc_int8_view_from(KVC_GLOBAL const kvc_u32 *quant, KVC_GLOBAL const float *scale,
+                                                   KVC_GLOBAL const kvc_i32 *sum, kvc_u64 blocks, kvc_u64 row) {
+    struct kvc_int8_view x;
+    x.quant = quant + row * blocks * 8;
+    x.scale = scale + row * blocks;
+    x.sum = sum + row * blocks * 2;
+    x.blocks = blocks;
+    return x;
+}
+
+/* Returns `lane` plus the product of a block of a row and a block of weights. `wide`: the halves of the block of
+ * weights have the same scale and minimum. */
+KVC_DEVICE float kvc_int8_add_block(float lane, const struct kvc_int8_view *x, kvc_u64 block,
+                                    const struct kvc_half_weights *first, const struct kvc_half_weights *second,
+                                    bool wide, bool has_minimum) {
+    const struct kvc_half x0 = kvc_half_load(x->quant + block * 8), x1 = kvc_half_load(x->quant + block * 8 + 4);
+    const float scale = x->scale[block];
+    KVC_GLOBAL const kvc_i32 *sum = x->sum + block * 2;
+    if (wide) {
+        lane = kvc_int8_add(first->scale, scale, kvc_block_dot(first->half_block, x0, second->half_block, x1), lane);
+        return has_minimum ? kvc_int8_take(first->minimum, scale, sum[0] + sum[1], lane) : lane;
+    }
+    lane = kvc_int8_add(first->scale, scale, kvc_half_dot(first->half_block, x0), lane);
+    if (has_minimum)
+        lane = kvc_int8_take(first->minimum, scale, sum[0], lane);
+    lane = kvc_int8_add(second->scale, scale, kvc_half_dot(second->half_block, x1), lane);
+    return has_minimum ? kvc_int8_take(second->minimum, scale, sum[1], lane) : lane;
+}
+
+/* Computes lane l of one output for rows 0 .. here - 1 of x, from the blocks l, l + 8, .. of each row. */
 #define KVC_INT8_LANE(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                   \
-    KVC_DEVICE void kvc_int8_lane_##name(float *lane, kvc_u32 l, kvc_bytes w, KVC_GLOBAL const kvc_u32 *quant,         \
-                                         KVC_GLOBAL const float *scale, KVC_GLOBAL const kvc_i32 *sum, kvc_u64 blocks, \
+    KVC_DEVICE void kvc_int8_lane_##name(float *lane, kvc_u32 l, kvc_bytes w, const struct kvc_int8_view *x,           \
                                          kvc_u32 here) {                                                               \
         for (kvc_u32 r = 0; r < here; r++)                                                                             \
             lane[r] = 0.0f;                                                                                            \
-        for (kvc_u64 b = l; b < blocks; b += KVC_INT8_LANES) {                                                         \
+        for (kvc_u64 b = l; b < x->blocks; b += KVC_INT8_LANES) {                                                      \
             const struct kvc_half_weights first = kvc_half_weights_##name(w, b, 0),                                    \
                                           second = kvc_half_weights_##name(w, b, 1);                                   \
-            for (kvc_u32 r = 0; r < here; r++) {                                                                       \
-                const kvc_u64 at_block = r * blocks + b;                                                               \
-                const struct kvc_half x0 = kvc_half_load(quant + at_block * 8),                                        \
-                                      x1 = kvc_half_load(quant + at_block * 8 + 4);                                    \
-                const float x = scale[at_block];                                                                       \
-                if (KVC_INT8_WIDTH_##NAME == 32) {                                                                     \
-                    lane[r] = kvc_int8_add(first.scale, x, kvc_block_dot(first.half_block, x0, second.half_block, x1), \
-                                           lane[r]);                                                                   \
-                    if (KVC_INT8_HAS_MIN_##NAME)                                                                       \
-                        lane[r] = kvc_int8_take(first.minimum, x, sum[at_block * 2] + sum[at_block * 2 + 1], lane[r]); \
-                } else {                                                                                               \
-                    lane[r] = kvc_int8_add(first.scale, x, kvc_half_dot(first.half_block, x0), lane[r]);               \
-                    if (KVC_INT8_HAS_MIN_##NAME)                                                                       \
-                        lane[r] = kvc_int8_take(first.minimum, x, sum[at_block * 2], lane[r]);                         \
-                    lane[r] = kvc_int8_add(second.scale, x, kvc_half_dot(second.half_block, x1), lane[r]);             \
-                    if (KVC_INT8_HAS_MIN_##NAME)                                                                       \
-                        lane[r] = kvc_int8_take(second.minimum, x, sum[at_block * 2 + 1], lane[r]);                    \
-                }                                                                                                      \
-            }                                                                                                          \
+            for (kvc_u32 r = 0; r < here; r++)                                                                         \
+                lane[r] = kvc_int8_add_block(lane[r], x, r * x->blocks + b, &first, &second,                           \
+                                             KVC_INT8_WIDTH_##NAME == 32, KVC_INT8_HAS_MIN_##NAME);                    \
         }                                                                                                              \
     }
 KVC_BLOCK_TYPES(KVC_INT8_LANE, )
 
 #define KVC_INT8_LANE_CASE(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                              \
     case KVC_K_##NAME:                                                                                                 \
-        kvc_int8_lane_##name(lane, l, w, quant, scale, sum, blocks, here);                                             \
+        kvc_int8_lane_##name(lane, l, w, x, here);                                                                     \
         break;
-KVC_DEVICE void kvc_int8_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w, KVC_GLOBAL const kvc_u32 *quant,
-                              KVC_GLOBAL const float *scale, KVC_GLOBAL const kvc_i32 *sum, kvc_u64 blocks,
+KVC_DEVICE void kvc_int8_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w, const struct kvc_int8_view *x,
                               kvc_u32 here) {
     switch (type) { KVC_BLOCK_TYPES(KVC_INT8_LANE_CASE, ) }
 }
@@ -78,64 +95,66 @@ KVC_DEVICE void kvc_int8_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w,
     KVC_SPAN(float, y), KVC_SPAN(const kvc_u32, quant), KVC_SPAN(const float, scale), KVC_SPAN(const kvc_i32, sum),    \
         KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 blocks, kvc_u64 N, kvc_u64 first_row,     \
         kvc_u64 count, KVC_SPAN(const float, bias)
-/* Computes output n of rows row .. row + here - 1 (here <= most) with the weights at row `from` of w. `mine` is false
- * if the output does not exist. On GPUs, work-item l of a team of eight computes lane l of all rows, and then adds up
- * the lanes of row l. */
+#define KVC_INT8_VIEW_FROM(row)                                                                                        \
+    kvc_int8_view_from(quant_buffer + quant_offset, scale_buffer + scale_offset, sum_buffer + sum_offset, blocks, row)
+
+/* Computes one output of rows 0 .. here - 1 of x from its weights w: y[r * N], for here <= most. `mine` is false if the
+ * output does not exist. `bias` is 0 (NULL) or the output's bias. On GPUs, work-item l of a team of eight computes lane
+ * l of all rows, and then adds up the lanes of row l. */
 #if KVC_WORKERS == 1
 #define KVC_INT8_TEAMS 1u
-#define KVC_INT8_OUTPUT(most, row, here, n, from, bias_at, mine)                                                       \
-    do {                                                                                                               \
-        float lane[KVC_INT8_LANES][most];                                                                              \
-        for (kvc_u32 l = 0; l < KVC_INT8_LANES && (mine); l++)                                                         \
-            kvc_int8_lane(lane[l], type, l, w + (from)*row_bytes, quant_buffer + quant_offset + (row)*blocks * 8,      \
-                          scale_buffer + scale_offset + (row)*blocks, sum_buffer + sum_offset + (row)*blocks * 2,      \
-                          blocks, here);                                                                               \
-        for (kvc_u32 r = 0; r < (here) && (mine); r++) {                                                               \
-            float of[KVC_INT8_LANES];                                                                                  \
-            for (kvc_u32 l = 0; l < KVC_INT8_LANES; l++)                                                               \
-                of[l] = lane[l][r];                                                                                    \
-            KVC_TREE8(of);                                                                                             \
-            y_buffer[y_offset + ((row) + r) * N + (n)] =                                                               \
-                bias_buffer ? of[0] + bias_buffer[bias_offset + (bias_at)] : of[0];                                    \
-        }                                                                                                              \
-    } while (0)
+#define KVC_INT8_OPEN_LANES(most) float lanes[KVC_INT8_LANES * (most)]
+KVC_DEVICE void kvc_int8_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kvc_bytes w,
+                                const struct kvc_int8_view *x, KVC_GLOBAL const float *bias, kvc_u32 here, bool mine,
+                                float *lanes, kvc_u32 most) {
+    for (kvc_u32 l = 0; l < KVC_INT8_LANES && mine; l++)
+        kvc_int8_lane(lanes + l * most, type, l, w, x, here);
+    for (kvc_u32 r = 0; r < here && mine; r++) {
+        float of[KVC_INT8_LANES];
+        for (kvc_u32 l = 0; l < KVC_INT8_LANES; l++)
+            of[l] = lanes[l * most + r];
+        KVC_TREE8(of);
+        y[r * N] = bias ? of[0] + *bias : of[0];
+    }
+}
 #else
 #define KVC_INT8_TEAMS (KVC_GROUP / KVC_INT8_LANES)
-#define KVC_INT8_OUTPUT(most, row, here, n, from, bias_at, mine)                                                       \
-    do {                                                                                                               \
-        const kvc_u32 l = KVC_LOCAL_ID() % KVC_INT8_LANES;                                                             \
-        float lane[most], of[KVC_INT8_LANES];                                                                          \
-        kvc_int8_lane(lane, type, l, w + ((mine) ? (from) : 0) * row_bytes,                                            \
-                      quant_buffer + quant_offset + (row)*blocks * 8, scale_buffer + scale_offset + (row)*blocks,      \
-                      sum_buffer + sum_offset + (row)*blocks * 2, blocks, here);                                       \
-        for (kvc_u32 r = 0; r < (here); r++)                                                                           \
-            lanes[KVC_LOCAL_ID()][r] = lane[r];                                                                        \
-        KVC_BARRIER();                                                                                                 \
-        if (l < (here) && (mine)) {                                                                                    \
-            for (kvc_u32 i = 0; i < KVC_INT8_LANES; i++)                                                               \
-                of[i] = lanes[KVC_LOCAL_ID() - l + i][l];                                                              \
-            KVC_TREE8(of);                                                                                             \
-            y_buffer[y_offset + ((row) + l) * N + (n)] =                                                               \
-                bias_buffer ? of[0] + bias_buffer[bias_offset + (bias_at)] : of[0];                                    \
-        }                                                                                                              \
-    } while (0)
+#define KVC_INT8_OPEN_LANES(most) KVC_SHARED float lanes[KVC_GROUP * (most)]
+KVC_DEVICE void kvc_int8_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kvc_bytes w,
+                                const struct kvc_int8_view *x, KVC_GLOBAL const float *bias, kvc_u32 here, bool mine,
+                                KVC_LOCAL float *lanes, kvc_u32 most) {
+    const kvc_u32 l = KVC_LOCAL_ID() % KVC_INT8_LANES;
+    float lane[KVC_INT8_ROWS], of[KVC_INT8_LANES];
+    kvc_int8_lane(lane, type, l, w, x, here);
+    for (kvc_u32 r = 0; r < here; r++)
+        lanes[KVC_LOCAL_ID() * most + r] = lane[r];
+    KVC_BARRIER();
+    if (l < here && mine) {
+        for (kvc_u32 i = 0; i < KVC_INT8_LANES; i++)
+            of[i] = lanes[(KVC_LOCAL_ID() - l + i) * most + l];
+        KVC_TREE8(of);
+        y[l * N] = bias ? of[0] + *bias : of[0];
+    }
+}
 #endif
 
 /* Grid: (blocks of outputs, blocks of rows). */
 KVC_GROUP_KERNEL(linear_int8)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
+    KVC_INT8_OPEN_LANES(KVC_INT8_ROWS);
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_ROWS;
     const kvc_u64 n = (kvc_u64)KVC_GROUP_ID(0) * KVC_INT8_TEAMS + KVC_LOCAL_ID() / KVC_INT8_LANES;
     const kvc_u32 here = rows - row < KVC_INT8_ROWS ? (kvc_u32)(rows - row) : KVC_INT8_ROWS;
-#if KVC_WORKERS != 1
-    KVC_SHARED float lanes[KVC_GROUP][KVC_INT8_ROWS];
-#endif
-    KVC_INT8_OUTPUT(KVC_INT8_ROWS, row, here, first_row + n, n, first_row + n, n < count);
+    const struct kvc_int8_view x = KVC_INT8_VIEW_FROM(row);
+    const bool mine = n < count;
+    kvc_int8_output(y_buffer + y_offset + row * N + first_row + n, N, type, w + (mine ? n : 0) * row_bytes, &x,
+                    bias_buffer ? bias_buffer + bias_offset + first_row + n : 0, here, mine, lanes, KVC_INT8_ROWS);
 }
 
 /* Grid: (pairs * across). A group computes a block of outputs of one pair, like expert_linear. Some outputs of the pair
  * may belong to another piece of the weight. */
 KVC_GROUP_KERNEL(expert_linear_int8)
 (KVC_INT8_ARGUMENTS, KVC_SPAN(const kvc_u32, first), kvc_u32 experts, kvc_u32 across) {
+    KVC_INT8_OPEN_LANES(KVC_INT8_ROWS);
     const kvc_u32 pair = KVC_GROUP_ID(0) / across, block = KVC_GROUP_ID(0) % across;
     const kvc_u32 e = kvc_expert_of(first_buffer + first_offset, experts, pair);
     const kvc_u32 before = pair - first_buffer[first_offset + e];
@@ -143,12 +162,12 @@ KVC_GROUP_KERNEL(expert_linear_int8)
                   here = after < KVC_INT8_ROWS ? after : KVC_INT8_ROWS;
     const kvc_u64 n = (kvc_u64)block * KVC_INT8_TEAMS + KVC_LOCAL_ID() / KVC_INT8_LANES;
     const kvc_u64 at = (kvc_u64)e * N + n - first_row;
-#if KVC_WORKERS != 1
-    KVC_SHARED float lanes[KVC_GROUP][KVC_INT8_ROWS];
-#endif
+    const bool mine = n < N && at < count;
+    const struct kvc_int8_view x = KVC_INT8_VIEW_FROM((kvc_u64)pair);
     if (before % KVC_INT8_ROWS)
         return;
-    KVC_INT8_OUTPUT(KVC_INT8_ROWS, (kvc_u64)pair, here, n, at, (kvc_u64)e * N + n, n < N && at < count);
+    kvc_int8_output(y_buffer + y_offset + pair * N + n, N, type, w + (mine ? at : 0) * row_bytes, &x,
+                    bias_buffer ? bias_buffer + bias_offset + (kvc_u64)e * N + n : 0, here, mine, lanes, KVC_INT8_ROWS);
 }
 
 /* ---- many rows ---- */
@@ -156,25 +175,91 @@ KVC_GROUP_KERNEL(expert_linear_int8)
 #if KVC_WORKERS == 1
 /* A work-item computes one output, as for few rows, but for more rows in one pass over the weights. */
 KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
+    KVC_INT8_OPEN_LANES(KVC_INT8_MANY);
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_MANY, n = KVC_GROUP_ID(0);
     const kvc_u32 here = rows - row < KVC_INT8_MANY ? (kvc_u32)(rows - row) : KVC_INT8_MANY;
-    KVC_INT8_OUTPUT(KVC_INT8_MANY, row, here, first_row + n, n, first_row + n, n < count);
+    const struct kvc_int8_view x = KVC_INT8_VIEW_FROM(row);
+    kvc_int8_output(y_buffer + y_offset + row * N + first_row + n, N, type, w + n * row_bytes, &x,
+                    bias_buffer ? bias_buffer + bias_offset + first_row + n : 0, here, n < count, lanes, KVC_INT8_MANY);
 }
 #else
 /* Lanes are computed in bit-reversed order, so that the tree adds neighbours, as in the kernel `product`. */
 #define KVC_REVERSED8(i) ((((i)&1) << 2) | ((i)&2) | (((i)&4) >> 2))
 #define KVC_INT8_TILE KVC_PACK_X_OF(KVC_GROUP) /* rows of a tile */
 
+/* One block of 32 values of each row and output of a tile, as words of four values. A group shares it. */
+struct kvc_int8_tile {
+    kvc_u32 x_word[8][KVC_INT8_TILE], w_word[8][64];
+    float x_scale[KVC_INT8_TILE], w_scale[2][64], w_minimum[2][64];
+    kvc_i32 x_sum[2][KVC_INT8_TILE];
+};
+
+/* Fills the tile with block b of rows from row0 on and of outputs from n0 on. Missing ones repeat the last one. */
+KVC_DEVICE void kvc_int8_tile_weights(KVC_LOCAL struct kvc_int8_tile *tile, kvc_u32 type, kvc_bytes w,
+                                      kvc_u64 row_bytes, kvc_u64 n0, kvc_u64 count, kvc_u64 b) {
+    for (kvc_u32 j = KVC_LOCAL_ID(); j < 128; j += KVC_GROUP) {
+        const kvc_u32 n = j / 2, h = j % 2;
+        const struct kvc_half_weights p =
+            kvc_half_weights_of(type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b, h);
+        for (kvc_u32 k = 0; k < 4; k++)
+            tile->w_word[4 * h + k][n] = p.half_block.word[k];
+        tile->w_scale[h][n] = p.scale;
+        tile->w_minimum[h][n] = p.minimum;
+    }
+}
+KVC_DEVICE void kvc_int8_tile_rows(KVC_LOCAL struct kvc_int8_tile *tile, const struct kvc_int8_view *x, kvc_u64 row0,
+                                   kvc_u64 rows, kvc_u64 b) {
+    for (kvc_u32 j = KVC_LOCAL_ID(); j < KVC_INT8_TILE * 2; j += KVC_GROUP) {
+        const kvc_u32 r = j / 2, h = j % 2;
+        const kvc_u64 at = (row0 + r < rows ? row0 + r : rows - 1) * x->blocks + b;
+        const struct kvc_half half_block = kvc_half_load(x->quant + at * 8 + 4 * h);
+        for (kvc_u32 k = 0; k < 4; k++)
+            tile->x_word[4 * h + k][r] = half_block.word[k];
+        tile->x_scale[r] = x->scale[at];
+        tile->x_sum[h][r] = x->sum[at * 2 + h];
+    }
+}
+
+/* total[r][c] += the products of half h of the block, for rows ra + r and outputs nb + 16 c of the tile. */
+KVC_DEVICE void kvc_int8_tile_dot(kvc_i32 (*total)[4], KVC_LOCAL const struct kvc_int8_tile *tile, kvc_u32 ra,
+                                  kvc_u32 nb, kvc_u32 h) {
+    for (kvc_u32 k = 4 * h; k < 4 * h + 4; k++)
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < 4; c++)
+                total[r][c] = kvc_dot4(tile->x_word[k][ra + r], tile->w_word[k][nb + 16 * c], total[r][c]);
+}
+
+/* Adds the products of the block to sum. `narrow`: each half has its own scale. */
+KVC_DEVICE void kvc_int8_tile_add(float (*sum)[4], KVC_LOCAL const struct kvc_int8_tile *tile, kvc_u32 ra, kvc_u32 nb,
+                                  bool narrow, bool has_minimum) {
+    kvc_i32 total[4][4];
+    for (kvc_u32 h = 0; h < 2; h++) {
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < 4 && (h == 0 || narrow); c++)
+                total[r][c] = 0;
+        kvc_int8_tile_dot(total, tile, ra, nb, h);
+        if (h == 0 && !narrow)
+            continue;
+        for (int r = 0; r < 4; r++)
+            for (int c = 0; c < 4; c++) {
+                const float x = tile->x_scale[ra + r];
+                sum[r][c] = kvc_int8_add(tile->w_scale[h][nb + 16 * c], x, total[r][c], sum[r][c]);
+                if (has_minimum)
+                    sum[r][c] = kvc_int8_take(
+                        tile->w_minimum[h][nb + 16 * c], x,
+                        narrow ? tile->x_sum[h][ra + r] : tile->x_sum[0][ra + r] + tile->x_sum[1][ra + r], sum[r][c]);
+            }
+    }
+}
+
 /* A group computes KVC_INT8_TILE rows x 64 outputs. A work-item computes 4 x 4 of them: rows 4a .. 4a + 3, outputs b, b
- * + 16, b + 32, b + 48. Local memory holds one block of 32 values of each row and output at a time, as words of four
- * values. */
+ * + 16, b + 32, b + 48. */
 KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
-    KVC_SHARED kvc_u32 x_word[8][KVC_INT8_TILE], w_word[8][64];
-    KVC_SHARED float x_scale[KVC_INT8_TILE], w_scale[2][64], w_minimum[2][64];
-    KVC_SHARED kvc_i32 x_sum[2][KVC_INT8_TILE];
+    KVC_SHARED struct kvc_int8_tile tile;
     const kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(0) * 64, row0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_TILE;
-    const kvc_u32 id = KVC_LOCAL_ID(), ra = id / 16 * 4, nb = id % 16;
+    const kvc_u32 ra = KVC_LOCAL_ID() / 16 * 4, nb = KVC_LOCAL_ID() % 16;
     const bool narrow = kvc_int8_narrow(type), has_minimum = kvc_int8_has_minimum(type);
+    const struct kvc_int8_view x = KVC_INT8_VIEW_FROM(0);
     const float one = KVC_ONE(blocks);
     float stack[3][4][4], sum[4][4];
     for (kvc_u32 i = 0; i < KVC_INT8_LANES; i++) {
@@ -183,47 +268,11 @@ KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
             for (int c = 0; c < 4; c++)
                 sum[r][c] = 0.0f;
         for (kvc_u64 b = KVC_REVERSED8(i); b < blocks; b += KVC_INT8_LANES) {
-            kvc_i32 total[4][4];
             KVC_BARRIER();
-            for (kvc_u32 j = id; j < 128; j += KVC_GROUP) { /* missing outputs repeat the last one */
-                const kvc_u32 n = j / 2, h = j % 2;
-                const struct kvc_half_weights p =
-                    kvc_half_weights_of(type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b, h);
-                for (kvc_u32 k = 0; k < 4; k++)
-                    w_word[4 * h + k][n] = p.half_block.word[k];
-                w_scale[h][n] = p.scale;
-                w_minimum[h][n] = p.minimum;
-            }
-            for (kvc_u32 j = id; j < KVC_INT8_TILE * 2; j += KVC_GROUP) {
-                const kvc_u32 r = j / 2, h = j % 2;
-                const kvc_u64 at = (row0 + r < rows ? row0 + r : rows - 1) * blocks + b;
-                const struct kvc_half x = kvc_half_load(quant_buffer + quant_offset + at * 8 + 4 * h);
-                for (kvc_u32 k = 0; k < 4; k++)
-                    x_word[4 * h + k][r] = x.word[k];
-                x_scale[r] = scale_buffer[scale_offset + at];
-                x_sum[h][r] = sum_buffer[sum_offset + at * 2 + h];
-            }
+            kvc_int8_tile_weights(&tile, type, w, row_bytes, n0, count, b);
+            kvc_int8_tile_rows(&tile, &x, row0, rows, b);
             KVC_BARRIER();
-            for (kvc_u32 h = 0; h < 2; h++) {
-                for (int r = 0; r < 4; r++)
-                    for (int c = 0; c < 4 && (h == 0 || narrow); c++)
-                        total[r][c] = 0;
-                for (kvc_u32 k = 4 * h; k < 4 * h + 4; k++)
-                    for (int r = 0; r < 4; r++)
-                        for (int c = 0; c < 4; c++)
-                            total[r][c] = kvc_dot4(x_word[k][ra + r], w_word[k][nb + 16 * c], total[r][c]);
-                if (h == 0 && !narrow)
-                    continue;
-                for (int r = 0; r < 4; r++)
-                    for (int c = 0; c < 4; c++) {
-                        const float x = x_scale[ra + r];
-                        sum[r][c] = kvc_int8_add(w_scale[h][nb + 16 * c], x, total[r][c], sum[r][c]);
-                        if (has_minimum)
-                            sum[r][c] = kvc_int8_take(w_minimum[h][nb + 16 * c], x,
-                                                      narrow ? x_sum[h][ra + r] : x_sum[0][ra + r] + x_sum[1][ra + r],
-                                                      sum[r][c]);
-                    }
-            }
+            kvc_int8_tile_add(sum, &tile, ra, nb, narrow, has_minimum);
         }
         for (; i >> depth & 1; depth++)
             for (int r = 0; r < 4; r++)
