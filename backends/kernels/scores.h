@@ -8,6 +8,8 @@
         KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,      \
         float scale, float cap, kvc_u64 seed, kvc_u32 layer, kvc_u32 first_head, float tau
 
+#define KVC_CAUSAL_OFFSET(query) (causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + (query) : 0)
+
 /* Returns true if a query sees the entry at `index`, whose position is `at`. If causal_offset is 0 (NULL), the query
  * sees entries up to its own position. */
 KVC_DEVICE kvc_u32 kvc_sees(const struct kvc_head_view *head, kvc_u32 index, kvc_i64 at, kvc_i32 position,
@@ -33,6 +35,43 @@ KVC_DEVICE kvc_u32 kvc_listed(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 count, 
 /* Returns keyformer's score, or the score itself if tau is 0. */
 KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 position, float tau) {
     return tau != 0.0f ? kvc_div(s + kvc_gumbel(seed, layer, head, position), tau) : s;
+}
+
+/* The rows of queries, and how scores and probabilities are computed from them. */
+struct kvc_score_view {
+    KVC_GLOBAL const float *q, *maximum, *sum;
+    kvc_u64 step, seed;
+    kvc_u32 entry_type, head_size, layer, first_head;
+    float scale, cap, tau;
+};
+#define KVC_OPEN_SCORES(view)                                                                                          \
+    struct kvc_score_view view;                                                                                        \
+    view.q = q_buffer + q_offset;                                                                                      \
+    view.maximum = maximum_buffer + maximum_offset;                                                                    \
+    view.sum = sum_buffer + sum_offset;                                                                                \
+    view.step = step;                                                                                                  \
+    view.seed = seed;                                                                                                  \
+    view.entry_type = entry_type;                                                                                      \
+    view.head_size = head_size;                                                                                        \
+    view.layer = layer;                                                                                                \
+    view.first_head = first_head;                                                                                      \
+    view.scale = scale;                                                                                                \
+    view.cap = cap;                                                                                                    \
+    view.tau = tau
+
+/* Returns the score of a row of q for a key, to the team that computes it. A key of 0 (NULL) is not read. */
+KVC_DEVICE float kvc_entry_score(const struct kvc_score_view *view, kvc_u64 row, kvc_bytes key,
+                                 KVC_LOCAL float *shared_sum) {
+    const float x =
+        kvc_lanes_sum(kvc_lanes_dot_entry(view->entry_type, view->q + row * view->head_size, key, view->head_size),
+                      shared_sum) *
+        view->scale;
+    return view->cap != 0.0f ? kvc_capped(x, view->cap) : x;
+}
+
+/* Returns the score of query head g for an entry at position `at`, with noise if tau is not 0. */
+KVC_DEVICE float kvc_noisy_score(const struct kvc_score_view *view, float score, kvc_u32 g, kvc_i32 at) {
+    return kvc_noisy(score, view->seed, view->layer, view->first_head + g, at, view->tau);
 }
 
 /* Sums of the probabilities of one entry. */
@@ -82,6 +121,60 @@ KVC_DEVICE void kvc_ring_put(const struct kvc_head_view *head, kvc_u32 slot, kvc
     }
 }
 
+/* An entry whose probabilities are summed. */
+struct kvc_scored_entry {
+    kvc_u32 index, slot, here, listed; /* here: the head has this index; listed: the entry is read */
+    kvc_i32 at;                        /* its position */
+    kvc_bytes key;                     /* 0 (NULL) if it is not read */
+};
+KVC_DEVICE struct kvc_scored_entry kvc_scored_entry_at(const struct kvc_arena_view *arena,
+                                                       const struct kvc_head_view *head, kvc_u32 index,
+                                                       KVC_GLOBAL const kvc_u32 *read_index, kvc_u32 reads) {
+    struct kvc_scored_entry entry;
+    entry.index = index;
+    entry.here = index < head->count;
+    entry.slot = entry.here ? kvc_head_slot(head, index) : 0;
+    entry.listed = entry.here && (!read_index || kvc_listed(read_index, reads, index));
+    entry.key = entry.listed ? (kvc_bytes)kvc_head_key(arena, head, entry.slot) : (kvc_bytes)0;
+    entry.at = entry.here ? kvc_head_position(head, entry.slot) : 0;
+    return entry;
+}
+
+/* The value of an entry for one query: the sum, or the maximum, over the heads of a group. */
+struct kvc_group_value {
+    float value, few; /* few: how many probabilities are low */
+};
+/* Computes it for query heads first .. first + members - 1, whose rows of q begin with `row`. *share is the probability
+ * below which one is low. If the query does not see the entry, `key` is 0 (NULL). */
+KVC_DEVICE struct kvc_group_value kvc_group_value_of(const struct kvc_score_view *view, kvc_u32 mode, kvc_u64 row,
+                                                     kvc_u32 first, kvc_u32 members, kvc_bytes key, kvc_i32 at,
+                                                     KVC_GLOBAL const float *share, float one,
+                                                     KVC_LOCAL float *shared_sum) {
+    struct kvc_group_value sum;
+    sum.value = sum.few = 0.0f;
+    for (kvc_u32 g = first; g < first + members; g++, row++) {
+        float x = kvc_entry_score(view, row, key, shared_sum);
+        if (mode != KVC_RING_LOGITS)
+            x = kvc_div(kvc_exp(kvc_noisy_score(view, x, g, at) - view->maximum[row * view->step]),
+                        view->sum[row * view->step]);
+        if (mode == KVC_RING_LOW)
+            x = x < *share ? 1.0f : 0.0f;
+        if (mode == KVC_RING_COUNTS)
+            sum.few = kvc_plus(sum.few, x < *share ? 1.0f : 0.0f, one);
+        sum.value = mode == KVC_MAXIMA ? kvc_max(sum.value, x) : kvc_plus(sum.value, x, one);
+    }
+    return sum;
+}
+
+/* Writes the score of an entry and its totals (KVC_MOMENTS). `low` are the totals [2, stride] of its query head. */
+KVC_DEVICE void kvc_moments_put(const struct kvc_totals *sum, kvc_u32 index, kvc_u32 queries, kvc_u32 counts,
+                                float gamma, KVC_GLOBAL float *score, KVC_GLOBAL float *low, kvc_u32 stride) {
+    const float variance = queries > 1 ? kvc_div(sum->variance, (float)(queries - 1)) : 0.0f;
+    score[index] = counts ? kvc_fma(gamma, variance, sum->mean) : 0.0f;
+    low[index] = sum->dispersion;
+    low[(kvc_u64)stride + index] = variance;
+}
+
 /* Grid: (tiles of the longest head's indices, heads), or with by_head (tiles, query heads). */
 KVC_GROUP_KERNEL(probabilities)
 (KVC_PROBABILITIES, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
@@ -95,66 +188,43 @@ KVC_GROUP_KERNEL(probabilities)
     const float one = KVC_ONE(heads);
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
+    KVC_OPEN_SCORES(view);
+    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride;
+    KVC_GLOBAL const kvc_u32 *indices = read_count ? read_index + (kvc_u64)h * read_stride : 0;
     for (kvc_u32 from = 0; from < KVC_TILE && first + from < head.count; from += KVC_TEAMS) {
-        kvc_u32 index = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = index < head.count;
-        kvc_u32 slot = here ? kvc_head_slot(&head, index) : 0;
-        kvc_u32 listed =
-            here && (!read_count || kvc_listed(read_index + (kvc_u64)h * read_stride, read_count[h], index));
-        kvc_bytes key = listed ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
-        kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
+        const struct kvc_scored_entry entry = kvc_scored_entry_at(
+            &arena, &head, first + from + KVC_LOCAL_ID() / KVC_WORKERS, indices, read_count ? read_count[h] : 0);
         struct kvc_totals sum = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
-        if (mode == KVC_ACCUMULATE && here) {
-            sum.older = kvc_head_column(&head, first_column)[slot];
-            sum.newer = kvc_head_column(&head, first_column + 1)[slot];
+        if (mode == KVC_ACCUMULATE && entry.here) {
+            sum.older = kvc_head_column(&head, first_column)[entry.slot];
+            sum.newer = kvc_head_column(&head, first_column + 1)[entry.slot];
         }
         for (kvc_u32 pass = 0; pass < (mode == KVC_MOMENTS ? 2u : 1u); pass++) {
             for (kvc_u32 query = 0; query < queries; query++) {
                 kvc_i32 position = positions_buffer[positions_offset + query];
                 kvc_u32 seen =
-                    listed &&
-                    kvc_sees(&head, index, at, position,
-                             causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + query : 0, window);
-                float value = 0.0f, few = 0.0f;
-                for (kvc_u32 g = query_head; g < query_head + members; g++) {
-                    kvc_u64 row = (kvc_u64)query * heads + g;
-                    float x = kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
-                                                                seen ? key : (kvc_bytes)0, head_size),
-                                            shared_sum) *
-                              scale;
-                    x = cap != 0.0f ? kvc_capped(x, cap) : x;
-                    if (mode != KVC_RING_LOGITS)
-                        x = kvc_div(kvc_exp(kvc_noisy(x, seed, layer, first_head + g, at, tau) -
-                                            maximum_buffer[maximum_offset + row * step]),
-                                    sum_buffer[sum_offset + row * step]);
-                    if (mode == KVC_RING_LOW)
-                        x = x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f;
-                    if (mode == KVC_RING_COUNTS)
-                        few = kvc_plus(few, x < low[(kvc_u64)query * kv_heads + h] ? 1.0f : 0.0f, one);
-                    value = mode == KVC_MAXIMA ? kvc_max(value, x) : kvc_plus(value, x, one);
-                }
-                kvc_totals_add(&sum, mode, pass, value, seen, position, one);
-                if (to_ring && here && worker == 0)
-                    kvc_ring_put(&head, slot, mode, first_column, ring, position, seen, value, few, one);
+                    entry.listed && kvc_sees(&head, entry.index, entry.at, position, KVC_CAUSAL_OFFSET(query), window);
+                const struct kvc_group_value v = kvc_group_value_of(
+                    &view, mode, (kvc_u64)query * heads + query_head, query_head, members,
+                    seen ? entry.key : (kvc_bytes)0, entry.at, low + (kvc_u64)query * kv_heads + h, one, shared_sum);
+                kvc_totals_add(&sum, mode, pass, v.value, seen, position, one);
+                if (to_ring && entry.here && worker == 0)
+                    kvc_ring_put(&head, entry.slot, mode, first_column, ring, position, seen, v.value, v.few, one);
             }
             if (pass == 0)
                 sum.mean = kvc_div(sum.mean, (float)queries);
         }
-        if (!here || worker != 0)
+        if (!entry.here || worker != 0)
             continue;
         if (to_scores)
-            scores_buffer[scores_offset + (kvc_u64)KVC_GROUP_ID(1) * stride + index] = sum.mass;
+            score[entry.index] = sum.mass;
         if (mode == KVC_ACCUMULATE) {
-            kvc_head_column(&head, first_column)[slot] = sum.older;
-            kvc_head_column(&head, first_column + 1)[slot] = sum.newer;
+            kvc_head_column(&head, first_column)[entry.slot] = sum.older;
+            kvc_head_column(&head, first_column + 1)[entry.slot] = sum.newer;
         }
-        if (mode == KVC_MOMENTS) {
-            kvc_u32 counts = index + tail < head.count;
-            sum.variance = queries > 1 ? kvc_div(sum.variance, (float)(queries - 1)) : 0.0f;
-            scores_buffer[scores_offset + (kvc_u64)query_head * stride + index] =
-                counts ? kvc_fma(gamma, sum.variance, sum.mean) : 0.0f;
-            low[(kvc_u64)query_head * 2 * stride + index] = sum.dispersion;
-            low[((kvc_u64)query_head * 2 + 1) * stride + index] = sum.variance;
-        }
+        if (mode == KVC_MOMENTS)
+            kvc_moments_put(&sum, entry.index, queries, entry.index + tail < head.count, gamma, score,
+                            low + (kvc_u64)query_head * 2 * stride, stride);
     }
 }
 
@@ -191,8 +261,7 @@ KVC_GROUP_KERNEL(seen_shares)
             index = read_count ? read_index[(kvc_u64)h * read_stride + place] : place;
             sees = index < head.count &&
                    kvc_sees(&head, index, kvc_head_position(&head, kvc_head_slot(&head, index)),
-                            positions_buffer[positions_offset + query],
-                            causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + query : 0, window);
+                            positions_buffer[positions_offset + query], KVC_CAUSAL_OFFSET(query), window);
         }
         kvc_group_before(sees, &all, shared_sum);
         seen += all;
@@ -201,18 +270,60 @@ KVC_GROUP_KERNEL(seen_shares)
         low[(kvc_u64)query * kv_heads + h] = kvc_div(1.0f, (float)seen);
 }
 
+/* A tile of scores that a group shares. */
+struct kvc_noise_tile {
+    float score[KVC_TILE], lanes[32], most[32];
+    kvc_u32 sees[KVC_TILE], any; /* any: the query sees an entry */
+};
+
+/* Sets most[0] to the maximum of the `count` scores that the query sees, and `any`. */
+KVC_DEVICE void kvc_noise_maximum(KVC_LOCAL struct kvc_noise_tile *tile, kvc_u32 count) {
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
+        float m = -kvc_infinity();
+        tile->lanes[i] = -1.0f;
+        for (kvc_u32 j = i; j < count; j += 32)
+            if (tile->sees[j]) {
+                m = kvc_max(m, tile->score[j]);
+                tile->lanes[i] = 0.0f;
+            }
+        tile->most[i] = m;
+    }
+    KVC_BARRIER();
+    if (KVC_LOCAL_ID() == 0) {
+        kvc_u32 any = 0;
+        for (kvc_u32 i = 0; i < 32; i++) {
+            any |= tile->lanes[i] == 0.0f;
+            tile->most[0] = kvc_max(tile->most[0], tile->most[i]);
+        }
+        tile->any = any;
+    }
+    KVC_BARRIER();
+}
+
+/* Sets the lanes to sums of exp(score - most[0]). */
+KVC_DEVICE void kvc_noise_lanes(KVC_LOCAL struct kvc_noise_tile *tile, kvc_u32 count, float one) {
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
+        float lane = 0.0f;
+        for (kvc_u32 j = i; j < count; j += 32)
+            if (tile->sees[j])
+                lane = kvc_plus(lane, kvc_exp(tile->score[j] - tile->most[0]), one);
+        tile->lanes[i] = lane;
+    }
+    KVC_BARRIER();
+}
+
 /* Grid: (tiles, query heads, queries). Computes m and l of one tile of one query's noisy scores: [queries, H, tiles]
  * pairs. l is -1 if the query sees no entry of the tile. */
 KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u32 stride) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
-    KVC_SHARED float score[KVC_TILE], lanes[32], most[32];
-    KVC_SHARED kvc_u32 sees[KVC_TILE];
+    KVC_SHARED struct kvc_noise_tile tile;
     kvc_u32 g = KVC_GROUP_ID(1), h = g / (heads / kv_heads), query = KVC_GROUP_ID(2);
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, count, places;
     kvc_u64 row = (kvc_u64)query * heads + g;
     kvc_i32 position = positions_buffer[positions_offset + query];
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
+    KVC_OPEN_SCORES(view);
     places = read_count ? read_count[h] : head.count;
     count = places > first ? (places - first < KVC_TILE ? places - first : KVC_TILE) : 0;
     for (kvc_u32 from = 0; from < count; from += KVC_TEAMS) {
@@ -220,54 +331,22 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u3
         kvc_u32 index = j < count ? (read_count ? read_index[(kvc_u64)h * read_stride + place] : place) : 0;
         kvc_u32 here = j < count && index < head.count, slot = here ? kvc_head_slot(&head, index) : 0;
         kvc_i32 at = here ? kvc_head_position(&head, slot) : 0;
-        kvc_u32 seen =
-            here && kvc_sees(&head, index, at, position,
-                             causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + query : 0, window);
-        float s = kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, q_buffer + q_offset + row * head_size,
-                                                    seen ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0,
-                                                    head_size),
-                                shared_sum) *
-                  scale;
-        s = cap != 0.0f ? kvc_capped(s, cap) : s;
+        kvc_u32 seen = here && kvc_sees(&head, index, at, position, KVC_CAUSAL_OFFSET(query), window);
+        float score =
+            kvc_entry_score(&view, row, seen ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0, shared_sum);
         if (j < count && KVC_LOCAL_ID() % KVC_WORKERS == 0) {
-            score[j] = kvc_noisy(s, seed, layer, first_head + g, at, tau);
-            sees[j] = seen;
+            tile.score[j] = kvc_noisy_score(&view, score, g, at);
+            tile.sees[j] = seen;
         }
     }
     KVC_BARRIER();
-    for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
-        float m = -kvc_infinity();
-        lanes[i] = -1.0f;
-        for (kvc_u32 j = i; j < count; j += 32)
-            if (sees[j]) {
-                m = kvc_max(m, score[j]);
-                lanes[i] = 0.0f;
-            }
-        most[i] = m;
-    }
-    KVC_BARRIER();
-    if (KVC_LOCAL_ID() == 0) {
-        kvc_u32 any = 0;
-        for (kvc_u32 i = 0; i < 32; i++) {
-            any |= lanes[i] == 0.0f;
-            most[0] = kvc_max(most[0], most[i]);
-        }
-        shared_sum[0] = any ? 1.0f : 0.0f;
-    }
-    KVC_BARRIER();
-    for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
-        float lane = 0.0f, one = KVC_ONE(heads);
-        for (kvc_u32 j = i; j < count; j += 32)
-            if (sees[j])
-                lane = kvc_plus(lane, kvc_exp(score[j] - most[0]), one);
-        lanes[i] = lane;
-    }
-    KVC_BARRIER();
+    kvc_noise_maximum(&tile, count);
+    kvc_noise_lanes(&tile, count, KVC_ONE(heads));
     if (KVC_LOCAL_ID() == 0) {
         KVC_GLOBAL float *to = tiles + (row * stride + KVC_GROUP_ID(0)) * 2;
-        KVC_TREE32(lanes);
-        to[0] = most[0];
-        to[1] = shared_sum[0] != 0.0f ? lanes[0] : -1.0f;
+        KVC_TREE32(tile.lanes);
+        to[0] = tile.most[0];
+        to[1] = tile.any ? tile.lanes[0] : -1.0f;
     }
 }
 
