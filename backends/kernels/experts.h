@@ -128,7 +128,7 @@ KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 expert
             const bool mine = n < N && at < count;                                                                     \
             KVC_GLOBAL const kvc_u8 *weight = w + (mine ? at : 0) * row_bytes;                                         \
             struct kvc_lanes sum[KVC_EXPERT_ROWS];                                                                     \
-            KVC_SUM_ROWS(KVC_K_##NAME, KVC_EXPERT_ROWS, sum, x, here, weight, K);                                      \
+            kvc_sum_rows(KVC_K_##NAME, sum, KVC_EXPERT_ROWS, x, here, weight, K);                                      \
             for (int i = 0; i < KVC_EXPERT_ROWS; i++) {                                                                \
                 float value = kvc_lanes_sum(sum[i], shared_sum);                                                       \
                 if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && mine)                                    \

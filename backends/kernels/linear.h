@@ -8,34 +8,33 @@
 #define KVC_LINEAR_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
         kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u32 rows
-/* sum[i] = lanes of x[i, :] times one row of weights, for the first `here` of at most `most` rows of x. The remaining
- * rows repeat the first one. */
-#define KVC_SUM_ROWS(type, most, sum, x, here, weight, K)                                                              \
-    do {                                                                                                               \
-        const kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, left = (kvc_u32)((K) % 32);                               \
-        kvc_u64 k = 0;                                                                                                 \
-        for (int i = 0; i < most; i++)                                                                                 \
-            sum[i] = kvc_lanes_zero();                                                                                 \
-        if (here == 1) {                                                                                               \
-            struct kvc_lanes one = kvc_lanes_zero();                                                                   \
-            for (; k + 32 <= (K); k += 32)                                                                             \
-                one = kvc_lanes_fma(kvc_lanes_floats(x + k, worker), kvc_lanes_weight(type, weight, k, worker), one);  \
-            sum[0] = one;                                                                                              \
-        } else {                                                                                                       \
-            for (; k + 32 <= (K); k += 32) {                                                                           \
-                struct kvc_lanes p = kvc_lanes_weight(type, weight, k, worker);                                        \
-                for (int i = 0; i < most; i++)                                                                         \
-                    sum[i] =                                                                                           \
-                        kvc_lanes_fma(kvc_lanes_floats(x + ((kvc_u32)i < here ? i : 0) * (K) + k, worker), p, sum[i]); \
-            }                                                                                                          \
-        }                                                                                                              \
-        if (left) {                                                                                                    \
-            struct kvc_lanes p = kvc_lanes_weight_tail(type, weight, k, worker, left);                                 \
-            for (int i = 0; i < most; i++)                                                                             \
-                sum[i] = kvc_lanes_fma_tail(                                                                           \
-                    kvc_lanes_floats_tail(x + ((kvc_u32)i < here ? i : 0) * (K) + k, worker, left), p, sum[i], left);  \
-        }                                                                                                              \
-    } while (0)
+/* sum[i] = lanes of x[i, :] times one row of weights, for the first `here` of `most` rows of x. The remaining rows
+ * repeat the first one. */
+KVC_DEVICE void kvc_sum_rows(kvc_u32 type, struct kvc_lanes *sum, int most, KVC_GLOBAL const float *x, kvc_u32 here,
+                             KVC_GLOBAL const kvc_u8 *weight, kvc_u64 K) {
+    const kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, left = (kvc_u32)(K % 32);
+    kvc_u64 k = 0;
+    for (int i = 0; i < most; i++)
+        sum[i] = kvc_lanes_zero();
+    if (here == 1) {
+        struct kvc_lanes one = kvc_lanes_zero();
+        for (; k + 32 <= K; k += 32)
+            one = kvc_lanes_fma(kvc_lanes_floats(x + k, worker), kvc_lanes_weight(type, weight, k, worker), one);
+        sum[0] = one;
+    } else {
+        for (; k + 32 <= K; k += 32) {
+            struct kvc_lanes p = kvc_lanes_weight(type, weight, k, worker);
+            for (int i = 0; i < most; i++)
+                sum[i] = kvc_lanes_fma(kvc_lanes_floats(x + ((kvc_u32)i < here ? i : 0) * K + k, worker), p, sum[i]);
+        }
+    }
+    if (left) {
+        struct kvc_lanes p = kvc_lanes_weight_tail(type, weight, k, worker, left);
+        for (int i = 0; i < most; i++)
+            sum[i] = kvc_lanes_fma_tail(kvc_lanes_floats_tail(x + ((kvc_u32)i < here ? i : 0) * K + k, worker, left), p,
+                                        sum[i], left);
+    }
+}
 /* w holds rows first .. first + count - 1 of the matrix. */
 #define KVC_LINEAR_FEW(name, type)                                                                                     \
     KVC_GROUP_KERNEL(linear_##name)(KVC_LINEAR_ARGUMENTS) {                                                            \
@@ -47,7 +46,7 @@
             kvc_u64 n = ((kvc_u64)KVC_GROUP_ID(0) * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;       \
             KVC_GLOBAL const kvc_u8 *weight = w + (n < count ? n : 0) * row_bytes;                                     \
             struct kvc_lanes sum[KVC_SMALL_BATCH];                                                                     \
-            KVC_SUM_ROWS(type, KVC_SMALL_BATCH, sum, x, here, weight, K);                                              \
+            kvc_sum_rows(type, sum, KVC_SMALL_BATCH, x, here, weight, K);                                              \
             for (int i = 0; i < KVC_SMALL_BATCH; i++) { /* for all rows, so that no barrier is conditional */          \
                 float value = kvc_lanes_sum(sum[i], shared_sum);                                                       \
                 if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && n < count)                               \
