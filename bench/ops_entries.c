@@ -1,24 +1,11 @@
 /* ops_entries.c - measures the operations that score entries by their keys and values: 8 KV heads of 4096
  * entries. */
-#include "bench/measure.h"
+#include "bench/entries.h"
 #include "core/base/canon.h"
-
-enum {
-    N = MEASURE_ENTRIES,
-    H = MEASURE_HEADS,
-    HK = MEASURE_KV_HEADS,
-    D = MEASURE_HEAD_SIZE,
-    STRIDE = MEASURE_STRIDE,
-    ALL = N * HK
-};
-
-static struct kvc_lists *make_lists(struct kvc_measure *m) { return kvc_measure_lists(m, KVC_F16, N, N, 0, true); }
-
-static uint64_t key_bytes(void) { return (uint64_t)ALL * D * 2; }
 
 KVC_MEASURE(entry_scores, 3, kind) {
     static const char *const said[] = {"draws", "norms", "directions"};
-    struct kvc_lists *lists = make_lists(m);
+    struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
     const unsigned passes = kind == KVC_ENTRY_APART ? 3 : kind == KVC_ENTRY_NORM;
     kvc_measure_counts(m, passes * key_bytes() + ALL * 4ull, 2ull * passes * ALL * D, "%s", said[kind]);
@@ -33,7 +20,7 @@ KVC_MEASURE(entry_scores, 3, kind) {
 
 KVC_MEASURE(lag_scores, 1, variant) {
     enum { LAG = 128 };
-    struct kvc_lists *lists = make_lists(m);
+    struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
     (void)variant;
     kvc_measure_counts(m, 4 * key_bytes() + ALL * 4ull, 20ull * ALL * D, "lag %d", LAG);
@@ -59,7 +46,7 @@ KVC_MEASURE(mix_redundancy, 1, variant) {
 
 KVC_MEASURE(output_norms, 1, variant) {
     enum { OUTPUTS = 64 };
-    struct kvc_lists *lists = make_lists(m);
+    struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span w = kvc_measure_values(m, (size_t)OUTPUTS * H * D);
     const struct kvc_span norms = kvc_measure_space(m, (size_t)H * STRIDE * 4);
     (void)variant;
@@ -75,7 +62,7 @@ KVC_MEASURE(output_norms, 1, variant) {
 }
 
 KVC_MEASURE(weigh_scores, 1, variant) {
-    struct kvc_lists *lists = make_lists(m);
+    struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_read_list kept = kvc_measure_reads(m, N / 8, N);
     const struct kvc_span factor = kvc_measure_values(m, (size_t)HK * STRIDE);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
@@ -101,7 +88,7 @@ KVC_MEASURE(query_moments, 1, variant) {
 }
 
 KVC_MEASURE(expected_scores, 2, mean_only) {
-    struct kvc_lists *lists = make_lists(m);
+    struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span sums = kvc_measure_values(m, (size_t)H * (D + 1) * D);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
     kvc_measure_counts(m, 2 * key_bytes() + ALL * 4ull, 2ull * N * H * D * (mean_only ? 1 : D), "%s",
@@ -120,7 +107,7 @@ KVC_MEASURE(expected_scores, 2, mean_only) {
 }
 
 KVC_MEASURE(series_scores, 1, variant) {
-    struct kvc_lists *lists = make_lists(m);
+    struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span mean = kvc_measure_values(m, (size_t)H * D);
     const struct kvc_span spread = kvc_measure_values(m, (size_t)H * D / 2);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
@@ -159,7 +146,7 @@ KVC_MEASURE(chunk_mass, 1, variant) {
 }
 
 KVC_MEASURE(leverage_scores, 1, variant) {
-    struct kvc_lists *lists = make_lists(m);
+    struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span cosine = kvc_measure_values(m, (size_t)N * D / 2);
     const struct kvc_span sine = kvc_measure_values(m, (size_t)N * D / 2);
     const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
@@ -178,7 +165,7 @@ KVC_MEASURE(leverage_scores, 1, variant) {
 }
 
 KVC_MEASURE(standard_mix, 1, variant) {
-    struct kvc_lists *lists = make_lists(m);
+    struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span leverage = kvc_measure_values(m, (size_t)HK * STRIDE);
     const struct kvc_span scores = kvc_measure_values(m, (size_t)HK * STRIDE);
     (void)variant;

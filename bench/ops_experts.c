@@ -26,6 +26,14 @@ KVC_MEASURE(route, 2, variant) {
                                                      .first = first});
 }
 
+/* Returns the first pair of each expert. The pairs of one row are spread over all experts. */
+static struct kvc_span put_first_pairs(struct kvc_measure *m, uint32_t pairs) {
+    uint32_t first_pair[EXPERTS + 1];
+    for (uint32_t e = 0; e <= EXPERTS; e++)
+        first_pair[e] = (uint32_t)((uint64_t)pairs * e / EXPERTS);
+    return kvc_measure_put(m, first_pair, sizeof first_pair);
+}
+
 /* One row reads USED experts; a chunk reads all of them. */
 KVC_MEASURE(expert_linear, 4, variant) {
     const enum kvc_type type = variant % 2 ? KVC_Q4_K : KVC_F16;
@@ -34,15 +42,28 @@ KVC_MEASURE(expert_linear, 4, variant) {
     const struct kvc_weight *w = kvc_measure_experts(m, type, EXPERTS, N, K);
     const struct kvc_span x = kvc_measure_values(m, pairs * K), y = kvc_measure_space(m, pairs * N * 4);
     const struct kvc_span none = {NULL, 0};
-    uint32_t first_pair[EXPERTS + 1];
-    for (uint32_t e = 0; e <= EXPERTS; e++) /* the pairs of one row are spread over all experts */
-        first_pair[e] = (uint32_t)((uint64_t)pairs * e / EXPERTS);
-    const struct kvc_span first = kvc_measure_put(m, first_pair, sizeof first_pair);
+    const struct kvc_span first = put_first_pairs(m, pairs);
     kvc_measure_counts(m, read * N * kvc_type_row_bytes(type, K) + pairs * (N + K) * 4, 2 * N * K * pairs,
                        "%s, %u pairs, %u experts", kvc_type_name(type), (unsigned)pairs, (unsigned)read);
     while (kvc_measure_again(m))
         m->ops->expert_linear(
             m->device, &(struct kvc_expert_linear){
+                           .y = y, .x = x, .w = w, .bias = none, .first = first, .experts = EXPERTS, .pairs = pairs});
+}
+
+KVC_MEASURE(expert_linear_int8, 2, variant) {
+    const uint32_t pairs = variant ? CHUNK_PAIRS : USED, read = variant ? EXPERTS : USED;
+    const uint32_t K = MEASURE_HIDDEN, N = WIDTH;
+    const struct kvc_weight *w = kvc_measure_experts(m, KVC_Q4_K, EXPERTS, N, K);
+    const struct kvc_int8_rows x = kvc_measure_int8_rows(m, pairs, K, NULL);
+    const struct kvc_span y = kvc_measure_space(m, (size_t)pairs * N * 4), none = {NULL, 0};
+    const struct kvc_span first = put_first_pairs(m, pairs);
+    kvc_measure_counts(m, (uint64_t)read * N * kvc_type_row_bytes(KVC_Q4_K, K) + (uint64_t)pairs * (N * 4 + K),
+                       2ull * N * K * pairs, "%s, %u pairs, %u experts", kvc_type_name(KVC_Q4_K), (unsigned)pairs,
+                       (unsigned)read);
+    while (kvc_measure_again(m))
+        m->ops->expert_linear_int8(
+            m->device, &(struct kvc_expert_linear_int8){
                            .y = y, .x = x, .w = w, .bias = none, .first = first, .experts = EXPERTS, .pairs = pairs});
 }
 

@@ -1,17 +1,11 @@
 /* ops_policies.c - measures the operations that methods use to score and choose entries: 8 KV heads of 4096
  * entries. */
-#include "bench/measure.h"
+#include "bench/entries.h"
 #include "core/base/integers.h"
 #include "core/base/canon.h"
 #include "core/base/fused.h"
 
 enum {
-    N = MEASURE_ENTRIES,
-    H = MEASURE_HEADS,
-    HK = MEASURE_KV_HEADS,
-    D = MEASURE_HEAD_SIZE,
-    STRIDE = MEASURE_STRIDE,
-    ALL = N * HK,
     SCORE = 2 * D + MEASURE_EXP, /* flops of one probability, from its query and key */
     WINDOW = 32
 };
@@ -27,12 +21,6 @@ static struct kvc_probabilities make_rows(struct kvc_measure *m, const struct kv
         m->ops->attention(m->device, &a);
     return kvc_measure_probabilities(lists, queries, &a);
 }
-
-static struct kvc_lists *make_lists(struct kvc_measure *m, uint32_t columns) {
-    return kvc_measure_lists(m, KVC_F16, N, N, columns, true);
-}
-
-static uint64_t key_bytes(void) { return (uint64_t)ALL * D * 2; }
 
 KVC_MEASURE(window_mass, 2, by_head) {
     const struct kvc_probabilities rows = make_rows(m, make_lists(m, 0), WINDOW);

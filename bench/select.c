@@ -2,19 +2,15 @@
  * attention of the select methods beside attention to all entries. */
 #include <string.h>
 
-#include "bench/measure.h"
+#include "bench/entries.h"
 #include "core/base/fused.h"
 #include "core/base/integers.h"
 #include "core/base/types.h"
 #include "policies/select_sizes.h"
 
-enum { N = MEASURE_ENTRIES, H = MEASURE_HEADS, HK = MEASURE_KV_HEADS, D = MEASURE_HEAD_SIZE, ALL = N * HK, PAGE = 16 };
+enum { PAGE = 16 };
 
 static const struct kvc_span none = {NULL, 0};
-
-static struct kvc_lists *make_lists(struct kvc_measure *m) { return kvc_measure_lists(m, KVC_F16, N, N, 0, true); }
-
-static uint64_t key_bytes(void) { return (uint64_t)ALL * D * 2; }
 
 /* Makes the pages of lists whose heads have `entries` entries. */
 static struct kvc_pages make_pages(struct kvc_measure *m, struct kvc_lists *lists, uint32_t entries, uint32_t page,
@@ -32,7 +28,7 @@ static struct kvc_pages make_pages(struct kvc_measure *m, struct kvc_lists *list
 }
 
 KVC_MEASURE(pages_update, 2, variant) {
-    struct kvc_lists *lists = make_lists(m);
+    struct kvc_lists *lists = make_lists(m, 0);
     struct kvc_pages pages = make_pages(m, lists, N, PAGE, true);
     kvc_measure_counts(m, variant ? HK * D * 10ull : key_bytes() + key_bytes() / PAGE * 2, variant ? 0 : 2ull * ALL * D,
                        "pages of %d, %s", PAGE, variant ? "1 new" : "all");
@@ -102,7 +98,7 @@ static uint64_t selection_flops(const struct select_case *c) {
 
 KVC_MEASURE(select_scores, CASES, variant) {
     struct selection s;
-    make_selection(m, &cases[variant], make_lists(m), H, N, &s);
+    make_selection(m, &cases[variant], make_lists(m, 0), H, N, &s);
     kvc_measure_counts(m, selection_bytes(&cases[variant]), selection_flops(&cases[variant]), "%s",
                        cases[variant].name);
     while (kvc_measure_again(m))
@@ -112,7 +108,7 @@ KVC_MEASURE(select_scores, CASES, variant) {
 KVC_MEASURE(select_reads, CASES, variant) {
     const struct select_case *c = &cases[variant];
     struct selection s;
-    make_selection(m, c, make_lists(m), H, N, &s);
+    make_selection(m, c, make_lists(m, 0), H, N, &s);
     if (m->status == KVC_OK)
         m->ops->select_scores(m->device, &s.scores);
     kvc_measure_counts(m, (uint64_t)ALL / kvc_max_u32(c->page, 1) * 4 + ALL / 4 * 4, 0, "%s, a quarter", c->name);
@@ -123,7 +119,7 @@ KVC_MEASURE(select_reads, CASES, variant) {
 KVC_MEASURE(cut_reads, 1, variant) {
     const struct select_case *c = &cases[CASES - 1];
     struct selection s;
-    make_selection(m, c, make_lists(m), H, N, &s);
+    make_selection(m, c, make_lists(m, 0), H, N, &s);
     (void)variant;
     if (m->status == KVC_OK)
         m->ops->select_scores(m->device, &s.scores);
@@ -147,7 +143,7 @@ KVC_MEASURE(cut_reads, 1, variant) {
 KVC_MEASURE(select_scores_reads, CASES, variant) {
     const struct select_case *c = &cases[variant];
     struct selection s;
-    make_selection(m, c, make_lists(m), H, N, &s);
+    make_selection(m, c, make_lists(m, 0), H, N, &s);
     kvc_measure_counts(m, selection_bytes(c) + ALL / 4 * 4, selection_flops(c), "%s, a quarter", c->name);
     while (kvc_measure_again(m))
         kvc_run_select(m->device, &(struct kvc_select_scores_reads){.scores = &s.scores, .reads = &s.reads});
