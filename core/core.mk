@@ -7,6 +7,7 @@ libkvc_la_SOURCES += \
 	core/base/error.c \
 	core/base/float.c \
 	core/base/hash.c \
+	core/base/library.c \
 	core/base/log.c \
 	core/base/nearest.c \
 	core/base/printable.c \

@@ -203,6 +203,16 @@ bool kvc_backend(size_t i, struct kvc_backend_info *info);
  * Returns false past the last device, and for backends without numbered devices. */
 bool kvc_backend_device(size_t backend, size_t device, char *text, size_t capacity);
 
+/** A library of another project that this library opens when a run first needs it. */
+struct kvc_library_info {
+    const char *name; /**< "OpenCL", "Open MPI", ... */
+    const char *use;  /**< the option or backend that needs it */
+    bool found;       /**< true if this build can use the library and it was opened */
+    char detail[512]; /**< path of the library, or the reason why it was not found */
+};
+/** Describes the i-th library after trying to open it. Returns false past the last one. */
+bool kvc_library(size_t i, struct kvc_library_info *info);
+
 /* ---- log: what the library chose, and why -------------------------------------------------------------------- */
 
 /** How much a line of the log matters. A log with a level contains the lines of that level and of those before it. */

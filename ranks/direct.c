@@ -7,9 +7,21 @@
 
 #include "ranks/direct.h"
 
+enum { WAYS = 2 };
+
+/* Writes the transports that this process has, best first. An element is NULL if the process lacks that transport. */
+static void list_ways(const struct kvc_link *link, const struct kvc_direct_way *ways[WAYS]) {
+#if defined(KVC_NCCL)
+    ways[0] = &kvc_direct_nccl;
+#else
+    ways[0] = NULL;
+#endif
+    ways[1] = link->class->way;
+}
+
 /* The report of a rank about its device. */
 struct report {
-    unsigned char ways[KVC_DIRECT_WAYS]; /* 1 if the rank supports the transport, otherwise 0 */
+    unsigned char ways[WAYS]; /* 1 if the rank supports the transport, otherwise 0 */
     unsigned char exposed, unique[16];
 };
 
@@ -73,17 +85,19 @@ void kvc_direct_attach(struct kvc_link *link, struct kvc_device *device) {
     const char *wanted = getenv("KVCULL_RANKS_DEVICES");
     struct report mine = {.exposed = device->exposed != NULL};
     struct kvc_direct *direct = NULL;
-    for (size_t w = 0; w < KVC_DIRECT_WAYS && device->exposed; w++) {
-        const struct kvc_direct_way *way = kvc_direct_list[w];
+    const struct kvc_direct_way *ways[WAYS];
+    list_ways(link, ways);
+    for (size_t w = 0; w < WAYS && device->exposed; w++) {
+        const struct kvc_direct_way *way = ways[w];
         mine.ways[w] = way && (wanted ? strcmp(wanted, way->name) == 0 : !way->usable || way->usable());
     }
     if (device->exposed)
         memcpy(mine.unique, device->exposed->unique, sizeof mine.unique);
     struct report *all = direct_ask(link, &mine);
     const bool shared = share_a_device(link, all);
-    for (size_t w = 0; w < KVC_DIRECT_WAYS && !direct; w++)
-        if (all_have(link, all, w) && !(kvc_direct_list[w]->one_each && shared))
-            direct = open(kvc_direct_list[w], link, device);
+    for (size_t w = 0; w < WAYS && !direct; w++)
+        if (all_have(link, all, w) && !(ways[w]->one_each && shared))
+            direct = open(ways[w], link, device);
     free(all);
     if (direct) {
         direct->next = link->direct;

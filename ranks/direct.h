@@ -4,8 +4,6 @@
 
 #include "core/ranks/direct.h"
 
-enum { KVC_DIRECT_WAYS = 2 };
-
 struct kvc_direct_way {
     const char *name; /* the value of KVCULL_RANKS_DEVICES that selects the transport */
     bool one_each;    /* each rank needs a device of its own */
@@ -19,11 +17,12 @@ struct kvc_direct_way {
     bool (*works)(struct kvc_direct *direct);
 };
 
-/* The transports, best first. An element is NULL if the build lacks that transport. */
-extern const struct kvc_direct_way *const kvc_direct_list[KVC_DIRECT_WAYS];
-extern const struct kvc_direct_way kvc_direct_nccl, kvc_direct_mpi;
+extern const struct kvc_direct_way kvc_direct_nccl; /* nccl.c, in builds with CUDA */
+extern const struct kvc_direct_way kvc_direct_mpi;  /* mpi_devices.c, in the modules of MPI */
 
-/* Implements kvc_link_class.attach. KVCULL_RANKS_DEVICES=nccl, mpi or host restricts the choice to that transport. */
+/* Called on all ranks of the link, each with a device. Adds a connection between the devices to link->direct if all of
+ * them support one. KVCULL_RANKS_DEVICES=nccl, mpi or host restricts the choice to that transport. The device must
+ * outlive the connection. */
 void kvc_direct_attach(struct kvc_link *link, struct kvc_device *device);
 
 #endif

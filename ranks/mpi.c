@@ -1,5 +1,5 @@
-/* mpi.c - the communication layer over MPI (2.2 or newer, with MPI_Ibcast 3.0). An MPI error ends the program with
- * MPI's own message.
+/* mpi.c - the communication layer over MPI (2.2 or newer, with MPI_Ibcast 3.0), in a module of its own. An MPI error
+ * ends the program with MPI's own message.
  *
  * Tests set KVCULL_RANKS on rank 0. With "synchronous" a send completes only when its receiver has started to receive,
  * so code that depends on buffering hangs. With "machines" every second rank counts as being on a second machine. */
@@ -15,8 +15,8 @@
 
 #include "ranks/direct.h"
 #include "core/base/assert.h"
-#include "ranks/links.h"
 #include "ranks/mpi_comm.h"
+#include "ranks/mpi_module.h"
 #include "ranks/watch.h"
 
 enum {
@@ -353,7 +353,7 @@ static const struct kvc_link_class class = {.name = "mpi",
                                             .silence = silence,
                                             .end = mpi_end,
                                             .close = close_link,
-                                            .attach = kvc_direct_attach};
+                                            .way = &kvc_direct_mpi};
 
 MPI_Comm kvc_mpi_comm(const struct kvc_link *link) { return ((const struct mpi_link *)link)->comm; }
 
@@ -467,7 +467,7 @@ static struct mpi_link *open_all(bool started, int level) {
     return made;
 }
 
-enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error) {
+static enum kvc_status open_mpi(struct kvc_link **link, struct kvc_error *error) {
     int started = 0, level = 0;
     *link = NULL;
     MPI_Initialized(&started);
@@ -485,3 +485,6 @@ enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *erro
     *link = &made->link;
     return KVC_OK;
 }
+
+const struct kvc_mpi_module kvc_mpi_module = {
+    .version = KVC_VERSION, .link_bytes = sizeof(struct kvc_link), .open = open_mpi};

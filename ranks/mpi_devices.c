@@ -7,7 +7,7 @@
 #include "ranks/direct.h"
 #include "ranks/mpi_comm.h"
 
-#if defined(KVC_MPI_EXT)
+#if defined(OPEN_MPI) && __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
 #endif
 
@@ -107,7 +107,7 @@ static struct kvc_direct *open_devices(struct kvc_link *link, struct kvc_device 
 
 /* Asks MPI whether it is CUDA-aware. */
 static bool usable(void) {
-#if defined(KVC_MPI_EXT) && defined(MPIX_CUDA_AWARE_SUPPORT) /* only Open MPI defines this macro */
+#if defined(MPIX_CUDA_AWARE_SUPPORT) /* only Open MPI defines this macro */
     return MPIX_Query_cuda_support() == 1;
 #elif defined(MPIX_GPU_SUPPORT_CUDA) /* only MPICH defines this macro */
     int yes = 0;

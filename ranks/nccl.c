@@ -1,25 +1,62 @@
-/* nccl.c - sends rows between CUDA devices through NCCL. Sends and receives join the device's stream, so the host does
- * not wait. Each pair of link and device has its own communicator; the link broadcasts its id. */
-#include <cuda_runtime_api.h>
-#include <nccl.h>
+/* nccl.c - sends rows between CUDA devices through NCCL (2.7 or newer), which is opened at run time. Sends and receives
+ * join the device's stream, so the host does not wait. Each pair of link and device has its own communicator; the link
+ * broadcasts its id. */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "core/base/library.h"
 #include "core/base/ops.h"
 #include "ranks/direct.h"
 
-struct nccl {
-    struct kvc_direct direct;
-    ncclComm_t comm;
+/* The part of NCCL's interface that is used here. A result of 0 is success. */
+enum { NCCL_CHAR = 0 };
+struct nccl_id {
+    char bytes[128];
+};
+struct nccl_functions {
+    int (*get_id)(struct nccl_id *id);
+    int (*open)(void **comm, int count, struct nccl_id id, int rank);
+    int (*close)(void *comm);
+    int (*begin)(void);
+    int (*end)(void);
+    int (*broadcast)(const void *from, void *to, size_t count, int type, int root, void *comm, void *stream);
+    int (*send)(const void *from, size_t count, int type, int to, void *comm, void *stream);
+    int (*receive)(void *to, size_t count, int type, int from, void *comm, void *stream);
+    const char *(*text)(int result);
 };
 
-static cudaStream_t stream_of(const struct kvc_direct *direct) { return direct->device->exposed->stream; }
+struct nccl {
+    struct kvc_direct direct;
+    struct nccl_functions call;
+    void *comm;
+};
 
-static void nccl_check(const struct kvc_direct *direct, ncclResult_t result) {
+static bool nccl_find(struct nccl_functions *call) {
+    char why[200];
+    void *library = kvc_library_open(KVC_LIBRARY_NCCL, why, sizeof why);
+    return library && kvc_library_find(library, "ncclGetUniqueId", &call->get_id) &&
+           kvc_library_find(library, "ncclCommInitRank", &call->open) &&
+           kvc_library_find(library, "ncclCommDestroy", &call->close) &&
+           kvc_library_find(library, "ncclGroupStart", &call->begin) &&
+           kvc_library_find(library, "ncclGroupEnd", &call->end) &&
+           kvc_library_find(library, "ncclBroadcast", &call->broadcast) &&
+           kvc_library_find(library, "ncclSend", &call->send) &&
+           kvc_library_find(library, "ncclRecv", &call->receive) &&
+           kvc_library_find(library, "ncclGetErrorString", &call->text);
+}
+
+static bool usable(void) {
+    struct nccl_functions call;
+    return nccl_find(&call);
+}
+
+static void *stream_of(const struct kvc_direct *direct) { return direct->device->exposed->stream; }
+
+static void nccl_check(const struct kvc_direct *direct, int result) {
     char text[300];
-    if (result == ncclSuccess)
+    if (result == 0)
         return;
-    snprintf(text, sizeof text, "%s: NCCL: %s", direct->device->name, ncclGetErrorString(result));
+    snprintf(text, sizeof text, "%s: NCCL: %s", direct->device->name, ((const struct nccl *)direct)->call.text(result));
     direct->link->class->end(direct->link, text);
 }
 
@@ -29,18 +66,18 @@ static void nccl_count(struct kvc_link *link, size_t bytes, uint32_t receivers) 
 }
 
 /* NCCL cannot gather parts of different sizes, so each rank broadcasts its part, all in one group. */
-static ncclResult_t broadcast_each(const struct nccl *nccl, const void *mine, char *all, const size_t *sizes,
-                                   const size_t *offsets) {
+static int broadcast_each(const struct nccl *nccl, const void *mine, char *all, const size_t *sizes,
+                          const size_t *offsets) {
     const struct kvc_link *link = nccl->direct.link;
-    ncclResult_t result = ncclGroupStart();
-    for (uint32_t r = 0; r < link->count && result == ncclSuccess; r++) {
+    int result = nccl->call.begin();
+    for (uint32_t r = 0; r < link->count && result == 0; r++) {
         char *part = all + offsets[r];
         if (sizes[r])
-            result = ncclBroadcast(r == link->rank ? mine : part, part, sizes[r], ncclChar, (int)r, nccl->comm,
-                                   stream_of(&nccl->direct));
+            result = nccl->call.broadcast(r == link->rank ? mine : part, part, sizes[r], NCCL_CHAR, (int)r, nccl->comm,
+                                          stream_of(&nccl->direct));
     }
-    const ncclResult_t ended = ncclGroupEnd();
-    return result != ncclSuccess ? result : ended;
+    const int ended = nccl->call.end();
+    return result != 0 ? result : ended;
 }
 
 static void nccl_gather(struct kvc_direct *direct, const void *mine, void *all, const size_t *sizes,
@@ -51,14 +88,14 @@ static void nccl_gather(struct kvc_direct *direct, const void *mine, void *all, 
 }
 
 static void nccl_send(struct kvc_direct *direct, const void *data, size_t bytes, uint32_t to) {
+    const struct nccl *nccl = (const struct nccl *)direct;
     nccl_count(direct->link, bytes, 1);
-    nccl_check(direct,
-               ncclSend(data, bytes, ncclChar, (int)to, ((const struct nccl *)direct)->comm, stream_of(direct)));
+    nccl_check(direct, nccl->call.send(data, bytes, NCCL_CHAR, (int)to, nccl->comm, stream_of(direct)));
 }
 
 static void nccl_receive(struct kvc_direct *direct, void *data, size_t bytes, uint32_t from) {
-    nccl_check(direct,
-               ncclRecv(data, bytes, ncclChar, (int)from, ((const struct nccl *)direct)->comm, stream_of(direct)));
+    const struct nccl *nccl = (const struct nccl *)direct;
+    nccl_check(direct, nccl->call.receive(data, bytes, NCCL_CHAR, (int)from, nccl->comm, stream_of(direct)));
 }
 
 static void close_nccl(struct kvc_direct *direct) {
@@ -66,7 +103,7 @@ static void close_nccl(struct kvc_direct *direct) {
     struct kvc_error error;
     (void)direct->device->ops->sync(direct->device, &error); /* finishes queued work first */
     if (nccl->comm)
-        (void)ncclCommDestroy(nccl->comm);
+        (void)nccl->call.close(nccl->comm);
     free(nccl);
 }
 
@@ -75,23 +112,23 @@ static const struct kvc_direct_class class = {
 
 /* Exchanges numbers in at [count + 2]. at[count] is this rank's number. at[0..count) receives the numbers of all ranks,
  * and at[count + 1] receives the number of the previous rank again. */
-static ncclResult_t exchange(const struct nccl *nccl, uint32_t *at, size_t *sizes) {
+static int exchange(const struct nccl *nccl, uint32_t *at, size_t *sizes) {
     const struct kvc_link *link = nccl->direct.link;
-    const cudaStream_t stream = stream_of(&nccl->direct);
+    void *stream = stream_of(&nccl->direct);
     uint32_t *mine = at + link->count;
     for (uint32_t r = 0; r < link->count; r++) {
         sizes[r] = sizeof *at;
         sizes[link->count + r] = r * sizeof *at;
     }
-    ncclResult_t result = broadcast_each(nccl, mine, (char *)at, sizes, sizes + link->count);
-    if (result != ncclSuccess || (result = ncclGroupStart()) != ncclSuccess)
+    int result = broadcast_each(nccl, mine, (char *)at, sizes, sizes + link->count);
+    if (result != 0 || (result = nccl->call.begin()) != 0)
         return result;
     if (link->rank + 1 < link->count)
-        result = ncclSend(mine, sizeof *at, ncclChar, (int)link->rank + 1, nccl->comm, stream);
-    if (link->rank > 0 && result == ncclSuccess)
-        result = ncclRecv(mine + 1, sizeof *at, ncclChar, (int)link->rank - 1, nccl->comm, stream);
-    const ncclResult_t ended = ncclGroupEnd();
-    return result != ncclSuccess ? result : ended;
+        result = nccl->call.send(mine, sizeof *at, NCCL_CHAR, (int)link->rank + 1, nccl->comm, stream);
+    if (link->rank > 0 && result == 0)
+        result = nccl->call.receive(mine + 1, sizeof *at, NCCL_CHAR, (int)link->rank - 1, nccl->comm, stream);
+    const int ended = nccl->call.end();
+    return result != 0 ? result : ended;
 }
 
 /* Connects all ranks and checks the transport. NCCL connects two ranks at their first transfer, which blocks until both
@@ -110,7 +147,7 @@ static bool works(struct kvc_direct *direct) {
     numbers[link->count] = link->rank + 1;
     ops->upload(device, span, numbers, bytes);
     uint32_t *at = device->exposed->address(device, span, bytes);
-    bool right = at && exchange((const struct nccl *)direct, at, sizes) == ncclSuccess;
+    bool right = at && exchange((const struct nccl *)direct, at, sizes) == 0;
     right = ops->sync(device, &error) == KVC_OK && right;
     ops->download(device, numbers, span, bytes);
     for (uint32_t r = 0; r < link->count; r++)
@@ -124,22 +161,24 @@ static bool works(struct kvc_direct *direct) {
 
 static struct kvc_direct *open_nccl(struct kvc_link *link, struct kvc_device *device) {
     struct {
-        ncclUniqueId id;
-        ncclResult_t result;
-    } shared = {.result = ncclSuccess};
+        struct nccl_id id;
+        int result;
+    } shared = {.result = 0};
     struct nccl *made = calloc(1, sizeof *made);
     if (!made)
         link->class->end(link, "no memory for NCCL");
     made->direct = (struct kvc_direct){.class = &class, .link = link, .device = device};
+    const bool found = nccl_find(&made->call);
     if (link->rank == 0)
-        shared.result = ncclGetUniqueId(&shared.id);
+        shared.result = found ? made->call.get_id(&shared.id) : 1;
     link->class->broadcast(link, &shared, sizeof shared, 0);
     (void)device->ops->sync(device, NULL); /* also makes the device current in this thread */
-    if (shared.result != ncclSuccess || ncclCommInitRank(&made->comm, (int)link->count, shared.id, (int)link->rank)) {
+    if (!found || shared.result || made->call.open(&made->comm, (int)link->count, shared.id, (int)link->rank) != 0) {
         close_nccl(&made->direct);
         return NULL;
     }
     return &made->direct;
 }
 
-const struct kvc_direct_way kvc_direct_nccl = {.name = "nccl", .one_each = true, .open = open_nccl, .works = works};
+const struct kvc_direct_way kvc_direct_nccl = {
+    .name = "nccl", .one_each = true, .usable = usable, .open = open_nccl, .works = works};

@@ -8,6 +8,7 @@
 #include "core/base/bytes_hash.h"
 #include "core/ranks/ranks.h"
 #include "ranks/common.h"
+#include "ranks/direct.h"
 #include "ranks/follow.h"
 #include "ranks/links.h"
 #include "ranks/ways.h"
@@ -86,6 +87,7 @@ enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ra
     enum kvc_status status =
         kvc_ranks_started() ? kvc_link_open_mpi(&made->link, error) : kvc_link_open_single(&made->link, error);
     made->follow = kvc_follow;
+    made->attach = kvc_direct_attach;
     if (status == KVC_OK)
         status = ranks_compare(made, given, share, error);
     if (status == KVC_OK)

@@ -4,23 +4,31 @@ libkvc_la_SOURCES += \
 	ranks/common.c \
 	ranks/direct.c \
 	ranks/follow.c \
-	ranks/list.c \
+	ranks/mpi_open.c \
 	ranks/plan.c \
 	ranks/ranks.c \
 	ranks/single.c \
 	ranks/ways.c
 
-if HAVE_MPI
-noinst_LTLIBRARIES += libkvc_mpi.la
-libkvc_mpi_la_SOURCES = ranks/mpi.c ranks/mpi_devices.c ranks/watch.c
-libkvc_mpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CPPFLAGS)
-libkvc_mpi_la_LIBADD = $(MPI_LIBS)
-libkvc_la_LIBADD += libkvc_mpi.la
+if HAVE_CUDA
+libkvc_la_SOURCES += ranks/nccl.c
 endif
-if HAVE_NCCL
-noinst_LTLIBRARIES += libkvc_nccl.la
-libkvc_nccl_la_SOURCES = ranks/nccl.c
-libkvc_nccl_la_CPPFLAGS = $(AM_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS)
-libkvc_nccl_la_LIBADD = $(NCCL_LIBS)
-libkvc_la_LIBADD += libkvc_nccl.la
+
+# A module for each MPI. Each contains the few functions of the library that it calls, because the program may be static.
+KVC_MPI_SOURCES = ranks/mpi.c ranks/mpi_devices.c ranks/watch.c core/base/assert.c core/base/error.c core/base/printable.c core/ranks/direct.c
+KVC_MPI_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -export-symbols-regex '^kvc_mpi_module$$'
+pkglib_LTLIBRARIES =
+if HAVE_OPENMPI
+pkglib_LTLIBRARIES += kvcull-mpi-openmpi.la
+kvcull_mpi_openmpi_la_SOURCES = $(KVC_MPI_SOURCES)
+kvcull_mpi_openmpi_la_CPPFLAGS = $(AM_CPPFLAGS) $(OPENMPI_CPPFLAGS)
+kvcull_mpi_openmpi_la_LIBADD = $(OPENMPI_LIBS)
+kvcull_mpi_openmpi_la_LDFLAGS = $(KVC_MPI_LDFLAGS)
+endif
+if HAVE_MPICH
+pkglib_LTLIBRARIES += kvcull-mpi-mpich.la
+kvcull_mpi_mpich_la_SOURCES = $(KVC_MPI_SOURCES)
+kvcull_mpi_mpich_la_CPPFLAGS = $(AM_CPPFLAGS) $(MPICH_CPPFLAGS)
+kvcull_mpi_mpich_la_LIBADD = $(MPICH_LIBS)
+kvcull_mpi_mpich_la_LDFLAGS = $(KVC_MPI_LDFLAGS)
 endif

@@ -1,4 +1,4 @@
-/* single.c - the communication layer of a single process. Also returns the error of a build without MPI. */
+/* single.c - the communication layer of a single process. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,11 +63,3 @@ enum kvc_status kvc_link_open_single(struct kvc_link **link, struct kvc_error *e
     **link = (struct kvc_link){.class = &class, .rank = 0, .count = 1};
     return KVC_OK;
 }
-
-#ifndef KVC_MPI
-enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *error) {
-    *link = NULL;
-    return kvc_fail(error, KVC_RESOURCE,
-                    "ranks: this build has no MPI; configure it with --with-mpi where mpicc is found");
-}
-#endif

@@ -1,17 +1,12 @@
 /* fast.c - --math=fast: OpenBLAS computes the linear layers of batches with many rows. The model is the same, but the
  * rounding differs. Batches with few rows gain nothing from OpenBLAS and stay exact. OpenBLAS is loaded only for
  * --math=fast, so exact runs pay neither for its memory nor for its threads. */
-#if defined(KVC_OPENBLAS)
-#include <dlfcn.h>
-#endif
-#include <string.h>
-
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/ref/ref.h"
+#include "core/base/library.h"
 
 #if defined(KVC_OPENBLAS)
 
-#define FAST_LIBRARY "libopenblas.so.0"
 #define FAST_ROWS 16u     /* the smallest batch that OpenBLAS computes */
 #define FAST_OUTPUTS 512u /* outputs dequantized at a time */
 
@@ -53,24 +48,16 @@ static void linear(struct kvc_device *device, const struct kvc_linear *args) {
 }
 
 enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error) {
-    void *library = dlopen(FAST_LIBRARY, RTLD_NOW | RTLD_LOCAL), *sgemm = NULL, *threads = NULL;
+    char why[200] = "it lacks a function";
     void (*set_threads)(int);
-    if (library) {
-        sgemm = dlsym(library, "cblas_sgemm");
-        threads = dlsym(library, "openblas_set_num_threads");
-    }
-    if (!sgemm || !threads) {
-        if (library)
-            dlclose(library);
-        return kvc_fail(error, KVC_RESOURCE,
-                        "math=fast needs OpenBLAS (%s), which is not installed; use exact, the default", FAST_LIBRARY);
-    }
-    memcpy(&cpu->sgemm, &sgemm, sizeof sgemm); /* ISO C has no cast from an object pointer to a function pointer */
-    memcpy(&set_threads, &threads, sizeof threads);
+    void *library = kvc_library_open(KVC_LIBRARY_OPENBLAS, why, sizeof why);
+    if (!library || !kvc_library_find(library, "cblas_sgemm", &cpu->sgemm) ||
+        !kvc_library_find(library, "openblas_set_num_threads", &set_threads))
+        return kvc_fail(error, KVC_RESOURCE, "math=fast needs OpenBLAS (%s); use exact, the default", why);
     set_threads((int)kvc_threads_count(cpu->threads));
     cpu->exact_linear = cpu->table.linear;
     cpu->table.linear = linear;
-    return KVC_OK; /* the library stays loaded, because its threads cannot be ended safely */
+    return KVC_OK;
 }
 
 #else

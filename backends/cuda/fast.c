@@ -1,10 +1,10 @@
 /* fast.c - --math=fast: cuBLAS computes the linear layers of batches with many rows. The model is the same, but the
  * rounding differs. Batches with few rows gain nothing and stay exact. cuBLAS is loaded only for --math=fast. */
-#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/integers.h"
+#include "core/base/library.h"
 #include "backends/cuda/cuda.h"
 
 #define FAST_ROWS 16u                            /* the smallest batch that cuBLAS computes */
@@ -19,11 +19,6 @@ struct kvc_cuda_fast {
     int (*destroy)(void *);
     sgemm_fn *sgemm;
 };
-
-static void fast_find(void *library, const char *name, void *function) {
-    void *address = dlsym(library, name);
-    memcpy(function, &address, sizeof address); /* ISO C has no cast from an object pointer to a function pointer */
-}
 
 /* y [rows, N] = x [rows, K] times the transposed weights [N, K]. The weights are dequantized into the workspace, some
  * outputs at a time. */
@@ -67,26 +62,21 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
 }
 
 enum kvc_status kvc_cuda_fast_open(struct kvc_cuda *cuda, struct kvc_error *error) {
-    static const char *const names[] = {"libcublas.so.13", "libcublas.so.12", "libcublas.so"};
     struct kvc_cuda_fast *fast = calloc(1, sizeof *fast);
     int (*create)(void **) = NULL;
     int (*set_math)(void *, int) = NULL;
     set_stream_fn *set_stream = NULL;
+    char why[200] = "it lacks a function";
     if (!fast)
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for cuBLAS", cuda->offload.device.name);
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !fast->library; i++)
-        fast->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     cuda->fast = fast;
-    if (fast->library) {
-        fast_find(fast->library, "cublasCreate_v2", &create);
-        fast_find(fast->library, "cublasDestroy_v2", &fast->destroy);
-        fast_find(fast->library, "cublasSetStream_v2", &set_stream);
-        fast_find(fast->library, "cublasSetMathMode", &set_math);
-        fast_find(fast->library, "cublasSgemm_v2", &fast->sgemm);
-    }
-    if (!create || !fast->destroy || !set_stream || !set_math || !fast->sgemm)
-        return kvc_fail(error, KVC_RESOURCE,
-                        "math=fast needs cuBLAS (%s), which is not installed; use exact, the default", names[0]);
+    fast->library = kvc_library_open(KVC_LIBRARY_CUBLAS, why, sizeof why);
+    if (!fast->library || !kvc_library_find(fast->library, "cublasCreate_v2", &create) ||
+        !kvc_library_find(fast->library, "cublasDestroy_v2", &fast->destroy) ||
+        !kvc_library_find(fast->library, "cublasSetStream_v2", &set_stream) ||
+        !kvc_library_find(fast->library, "cublasSetMathMode", &set_math) ||
+        !kvc_library_find(fast->library, "cublasSgemm_v2", &fast->sgemm))
+        return kvc_fail(error, KVC_RESOURCE, "math=fast needs cuBLAS (%s); use exact, the default", why);
     if (create(&fast->handle) != 0 || set_stream(fast->handle, cuda->stream) != 0 ||
         set_math(fast->handle, 3 /* TF32, on tensor cores */) != 0)
         return kvc_fail(error, KVC_RESOURCE, "%s: cuBLAS does not start", cuda->offload.device.name);
@@ -99,6 +89,6 @@ void kvc_cuda_fast_close(struct kvc_cuda *cuda) {
         return;
     if (cuda->fast->handle && cuda->fast->destroy)
         (void)cuda->fast->destroy(cuda->fast->handle);
-    free(cuda->fast); /* the library stays loaded, because its threads cannot be ended safely */
+    free(cuda->fast);
     cuda->fast = NULL;
 }

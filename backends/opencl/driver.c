@@ -26,11 +26,12 @@ const char *kvc_opencl_error(cl_int code) {
 
 /* Reports a failure on the queue. The commands after it are lost, so nothing more is queued. */
 static void driver_check(struct kvc_offload *offload, cl_int code, const char *what) {
+    struct kvc_opencl *opencl = opencl_of(offload);
     if (code == CL_SUCCESS || offload->lost)
         return;
     kvc_offload_failed(offload, KVC_RESOURCE, "%s: %s (OpenCL error %d)", what, kvc_opencl_error(code), (int)code);
     offload->lost = true;
-    clFinish(opencl_of(offload)->queue); /* running commands may still read a mapped model, which is unmapped next */
+    opencl->cl.clFinish(opencl->queue); /* running commands may still read a mapped model, which is unmapped next */
 }
 
 static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes, const void *host,
@@ -42,10 +43,10 @@ static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kin
     *borrowed = host && opencl->in_place;
     *handle = NULL;
     if (*borrowed) /* read only, because kernels never write weights */
-        memory = clCreateBuffer(opencl->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes, (void *)(uintptr_t)host,
-                                &code);
+        memory = opencl->cl.clCreateBuffer(opencl->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes,
+                                           (void *)(uintptr_t)host, &code);
     else if (bytes <= offload->memory_bytes && held <= offload->memory_bytes - bytes)
-        memory = clCreateBuffer(opencl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
+        memory = opencl->cl.clCreateBuffer(opencl->context, CL_MEM_READ_WRITE, bytes, NULL, &code);
     if (code != CL_SUCCESS)
         return kvc_fail(error, KVC_RESOURCE,
                         "%s: no memory for %zu bytes of %s beside the %llu held (the device has %llu); a smaller "
@@ -54,28 +55,32 @@ static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kin
                         (unsigned long long)offload->memory_bytes);
     *handle = memory;
     if (host && !*borrowed)
-        driver_check(offload, clEnqueueWriteBuffer(opencl->queue, memory, CL_TRUE, 0, bytes, host, 0, NULL, NULL),
+        driver_check(offload,
+                     opencl->cl.clEnqueueWriteBuffer(opencl->queue, memory, CL_TRUE, 0, bytes, host, 0, NULL, NULL),
                      "upload");
     return KVC_OK;
 }
 
 static void driver_release(struct kvc_offload *offload, void *handle) {
+    struct kvc_opencl *opencl = opencl_of(offload);
     /* forget all arguments, because another buffer may get this handle */
-    memset(opencl_of(offload)->known, 0, sizeof opencl_of(offload)->known);
-    clReleaseMemObject(handle);
+    memset(opencl->known, 0, sizeof opencl->known);
+    opencl->cl.clReleaseMemObject(handle);
 }
 
 static void write_buffer(struct kvc_offload *offload, void *to, size_t offset, const void *from, size_t bytes) {
+    struct kvc_opencl *opencl = opencl_of(offload);
     if (!offload->lost)
         driver_check(offload,
-                     clEnqueueWriteBuffer(opencl_of(offload)->queue, to, CL_TRUE, offset, bytes, from, 0, NULL, NULL),
+                     opencl->cl.clEnqueueWriteBuffer(opencl->queue, to, CL_TRUE, offset, bytes, from, 0, NULL, NULL),
                      "upload");
 }
 
 static void read_buffer(struct kvc_offload *offload, void *to, void *from, size_t offset, size_t bytes) {
+    struct kvc_opencl *opencl = opencl_of(offload);
     if (!offload->lost)
         driver_check(offload,
-                     clEnqueueReadBuffer(opencl_of(offload)->queue, from, CL_TRUE, offset, bytes, to, 0, NULL, NULL),
+                     opencl->cl.clEnqueueReadBuffer(opencl->queue, from, CL_TRUE, offset, bytes, to, 0, NULL, NULL),
                      "download");
     if (offload->lost)
         memset(to, 0, bytes);
@@ -83,10 +88,11 @@ static void read_buffer(struct kvc_offload *offload, void *to, void *from, size_
 
 static void driver_copy(struct kvc_offload *offload, void *to, size_t to_offset, void *from, size_t from_offset,
                         size_t bytes) {
+    struct kvc_opencl *opencl = opencl_of(offload);
     if (!offload->lost)
         driver_check(
             offload,
-            clEnqueueCopyBuffer(opencl_of(offload)->queue, from, to, from_offset, to_offset, bytes, 0, NULL, NULL),
+            opencl->cl.clEnqueueCopyBuffer(opencl->queue, from, to, from_offset, to_offset, bytes, 0, NULL, NULL),
             "copy");
 }
 
@@ -104,8 +110,8 @@ static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset
     struct clearing c = {NULL, offset, bytes};
     const void *where = &c.memory;
     cl_mem memory = handle;
-    return opencl->native &&
-           clEnqueueNativeKernel(opencl->queue, clear, &c, sizeof c, 1, &memory, &where, 0, NULL, NULL) == CL_SUCCESS;
+    return opencl->native && opencl->cl.clEnqueueNativeKernel(opencl->queue, clear, &c, sizeof c, 1, &memory, &where, 0,
+                                                              NULL, NULL) == CL_SUCCESS;
 }
 
 /* If device memory is host memory, clears areas larger than the caches with a kernel, which uses all cores and
@@ -121,20 +127,21 @@ static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offse
 }
 
 static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
+    struct kvc_opencl *opencl = opencl_of(offload);
     const cl_uint16 word = {{0}}; /* drivers repeat the pattern as it is, so a wide pattern is faster */
     const size_t width = offset % sizeof word == 0 && bytes >= sizeof word ? sizeof word : 4;
     size_t whole = offset % 4 ? 0 : bytes / width * width;
-    if (!offload->lost && (zero_by_kernel(opencl_of(offload), handle, offset, bytes) ||
-                           zero_natively(opencl_of(offload), handle, offset, bytes)))
+    if (!offload->lost &&
+        (zero_by_kernel(opencl, handle, offset, bytes) || zero_natively(opencl, handle, offset, bytes)))
         return;
     if (whole && !offload->lost)
         driver_check(offload,
-                     clEnqueueFillBuffer(opencl_of(offload)->queue, handle, &word, width, offset, whole, 0, NULL, NULL),
+                     opencl->cl.clEnqueueFillBuffer(opencl->queue, handle, &word, width, offset, whole, 0, NULL, NULL),
                      "zero");
     if (whole < bytes && !offload->lost)
         driver_check(offload,
-                     clEnqueueFillBuffer(opencl_of(offload)->queue, handle, &word, 1, offset + whole, bytes - whole, 0,
-                                         NULL, NULL),
+                     opencl->cl.clEnqueueFillBuffer(opencl->queue, handle, &word, 1, offset + whole, bytes - whole, 0,
+                                                    NULL, NULL),
                      "zero");
 }
 
@@ -147,7 +154,7 @@ static cl_int set_argument(struct kvc_opencl *opencl, const struct kvc_launch *l
     if (i < opencl->known[l->kernel] && memcmp(last, value, l->argument[i].bytes) == 0)
         return CL_SUCCESS;
     memcpy(last, value, l->argument[i].bytes);
-    return clSetKernelArg(opencl->kernel[l->kernel], i, l->argument[i].bytes, none ? NULL : value);
+    return opencl->cl.clSetKernelArg(opencl->kernel[l->kernel], i, l->argument[i].bytes, none ? NULL : value);
 }
 
 static void launch(struct kvc_offload *offload, const struct kvc_launch *l) {
@@ -161,23 +168,24 @@ static void launch(struct kvc_offload *offload, const struct kvc_launch *l) {
         code = set_argument(opencl, l, i);
     opencl->known[l->kernel] = code == CL_SUCCESS ? l->count : 0;
     if (code == CL_SUCCESS)
-        code = clEnqueueNDRangeKernel(opencl->queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
+        code = opencl->cl.clEnqueueNDRangeKernel(opencl->queue, kernel, 3, NULL, global, local, 0, NULL, NULL);
     if (opencl->lose_after && --opencl->lose_after == 0)
         code = CL_OUT_OF_RESOURCES;
     driver_check(offload, code, "launch");
 }
 
 static void driver_finish(struct kvc_offload *offload) {
+    struct kvc_opencl *opencl = opencl_of(offload);
     if (!offload->lost)
-        driver_check(offload, clFinish(opencl_of(offload)->queue), "waiting for the device");
+        driver_check(offload, opencl->cl.clFinish(opencl->queue), "waiting for the device");
 }
 
 void kvc_opencl_release_kernels(struct kvc_opencl *opencl) {
     for (int i = 0; i < KVC_KERNELS; i++)
         if (opencl->kernel[i])
-            clReleaseKernel(opencl->kernel[i]);
+            opencl->cl.clReleaseKernel(opencl->kernel[i]);
     if (opencl->program)
-        clReleaseProgram(opencl->program);
+        opencl->cl.clReleaseProgram(opencl->program);
     memset(opencl->kernel, 0, sizeof opencl->kernel);
     memset(opencl->known, 0, sizeof opencl->known);
     opencl->program = NULL;
@@ -186,12 +194,12 @@ void kvc_opencl_release_kernels(struct kvc_opencl *opencl) {
 static void close_device(struct kvc_offload *offload) {
     struct kvc_opencl *opencl = opencl_of(offload);
     if (opencl->queue)
-        clFinish(opencl->queue);
+        opencl->cl.clFinish(opencl->queue);
     kvc_opencl_release_kernels(opencl);
     if (opencl->queue)
-        clReleaseCommandQueue(opencl->queue);
+        opencl->cl.clReleaseCommandQueue(opencl->queue);
     if (opencl->context)
-        clReleaseContext(opencl->context);
+        opencl->cl.clReleaseContext(opencl->context);
     free(opencl);
 }
 

@@ -3,14 +3,13 @@
  * loaded only for --math=fast. */
 #include "core/base/assert.h"
 #include "core/base/integers.h"
+#include "core/base/library.h"
 #include "backends/opencl/opencl.h"
 
 #if defined(KVC_CLBLAST)
 #include <clblast_c.h>
-#include <dlfcn.h>
 #include <string.h>
 
-#define FAST_LIBRARY "libclblast.so.1"
 #define FAST_ROWS 16u                   /* the smallest batch that CLBlast computes */
 #define FAST_BYTES ((uint64_t)64 << 20) /* limit for dequantized weights at a time */
 
@@ -67,11 +66,10 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
 }
 
 enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error *error) {
-    void *library = dlopen(FAST_LIBRARY, RTLD_NOW | RTLD_LOCAL); /* stays loaded, because it caches kernels */
-    opencl->sgemm = library ? dlsym(library, "CLBlastSgemm") : NULL;
-    if (!opencl->sgemm)
-        return kvc_fail(error, KVC_RESOURCE,
-                        "math=fast needs CLBlast (%s), which is not installed; use exact, the default", FAST_LIBRARY);
+    char why[200] = "it has no CLBlastSgemm";
+    void *library = kvc_library_open(KVC_LIBRARY_CLBLAST, why, sizeof why);
+    if (!library || !kvc_library_find(library, "CLBlastSgemm", &opencl->sgemm))
+        return kvc_fail(error, KVC_RESOURCE, "math=fast needs CLBlast (%s); use exact, the default", why);
     opencl->offload.table.linear = fast_linear;
     return KVC_OK;
 }

@@ -8,21 +8,27 @@
 #include "core/base/backends.h"
 #include "core/base/float.h"
 
+enum { WHY = 200 };
+
 static bool usable(char *detail, size_t capacity) {
     struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
-    size_t count = devices ? kvc_opencl_devices(devices) : 0;
+    struct kvc_cl cl;
+    char why[WHY] = "no memory";
+    size_t count = devices ? kvc_opencl_devices(&cl, devices, why, sizeof why) : 0;
     if (count)
         snprintf(detail, capacity, "%zu device%s, %s%.40s", count, count == 1 ? "" : "s",
                  count == 1 ? "" : "the first: ", devices[0].name);
     else
-        snprintf(detail, capacity, "no OpenCL device here (%s)", kvc_opencl_none());
+        snprintf(detail, capacity, "no OpenCL device here (%s)", why);
     free(devices);
     return count > 0;
 }
 
 static bool device(size_t i, char *detail, size_t capacity) {
     struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
-    size_t count = devices ? kvc_opencl_devices(devices) : 0;
+    struct kvc_cl cl;
+    char why[WHY];
+    size_t count = devices ? kvc_opencl_devices(&cl, devices, why, sizeof why) : 0;
     if (i < count)
         kvc_opencl_describe(&devices[i], i, detail, capacity);
     free(devices);
@@ -39,22 +45,23 @@ static bool holds(const char *text, const char *part) {
 }
 
 /* Finds the device with that index, or the first one whose name contains `name`. */
-static enum kvc_status opencl_choose(const char *name, unsigned index, struct kvc_opencl_device *chosen,
+static enum kvc_status opencl_choose(struct kvc_opencl *opencl, const char *name, unsigned index,
                                      struct kvc_error *error) {
     struct kvc_opencl_device *devices = malloc(KVC_OPENCL_DEVICES * sizeof *devices);
+    char why[WHY];
     size_t count, i = index;
     if (!devices)
         return kvc_fail(error, KVC_RESOURCE, "opencl: no memory");
-    count = kvc_opencl_devices(devices);
+    count = kvc_opencl_devices(&opencl->cl, devices, why, sizeof why);
     for (i = name ? 0 : index; name && i < count && !holds(devices[i].name, name); i++)
         ;
     if (i < count)
-        *chosen = devices[i];
+        opencl->found = devices[i];
     free(devices);
     if (i < count)
         return KVC_OK;
     if (count == 0)
-        return kvc_fail(error, KVC_RESOURCE, "opencl: no device here; %s, or use the cpu backend", kvc_opencl_none());
+        return kvc_fail(error, KVC_RESOURCE, "opencl: no device here; %s, or use the cpu backend", why);
     if (name)
         return kvc_fail(error, KVC_RESOURCE,
                         "opencl: no device's name contains '%s'; 'kvcull info backends' lists them", name);
@@ -91,15 +98,15 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
     cl_device_exec_capabilities runs = 0;
     cl_bool unified = CL_FALSE;
     cl_int code;
-    opencl->context = clCreateContext(properties, 1, &opencl->found.id, NULL, NULL, &code);
+    opencl->context = opencl->cl.clCreateContext(properties, 1, &opencl->found.id, NULL, NULL, &code);
     if (code == CL_SUCCESS)
-        opencl->queue = clCreateCommandQueue(opencl->context, opencl->found.id, 0, &code);
+        opencl->queue = opencl->cl.clCreateCommandQueue(opencl->context, opencl->found.id, 0, &code);
     if (code != CL_SUCCESS)
         return kvc_fail(error, KVC_RESOURCE, "opencl: %s cannot be opened: %s (OpenCL error %d)", opencl->found.name,
                         kvc_opencl_error(code), (int)code);
-    clGetDeviceInfo(opencl->found.id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
+    opencl->cl.clGetDeviceInfo(opencl->found.id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof unified, &unified, NULL);
     opencl->in_place = (opencl->found.type & CL_DEVICE_TYPE_CPU) && unified && !getenv("KVCULL_OPENCL_MEMORY");
-    clGetDeviceInfo(opencl->found.id, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof runs, &runs, NULL);
+    opencl->cl.clGetDeviceInfo(opencl->found.id, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof runs, &runs, NULL);
     opencl->native = (opencl->found.type & CL_DEVICE_TYPE_CPU) && (runs & CL_EXEC_NATIVE_KERNEL);
     return KVC_OK;
 }
@@ -144,7 +151,7 @@ static enum kvc_status open_device(const char *path, unsigned index, int threads
     opencl->offload.driver = &kvc_opencl_driver;
     opencl->lose_after = lose ? (unsigned)strtoul(lose, NULL, 10) : 0;
     opencl->offload.small_batch_checks = checks != NULL;
-    status = opencl_choose(path, index, &opencl->found, error);
+    status = opencl_choose(opencl, path, index, error);
     if (status == KVC_OK && !opencl->found.compiler)
         status = kvc_fail(error, KVC_RESOURCE, "opencl: the driver of %s has no compiler", opencl->found.name);
     if (status == KVC_OK)

@@ -2,10 +2,8 @@
 #ifndef KVC_BACKENDS_OPENCL_OPENCL_H
 #define KVC_BACKENDS_OPENCL_OPENCL_H
 
-#define CL_TARGET_OPENCL_VERSION 120
-#include <CL/cl.h>
-
 #include "backends/offload/offload.h"
+#include "backends/opencl/functions.h"
 
 #define KVC_OPENCL_DEVICES 64
 
@@ -22,11 +20,9 @@ struct kvc_opencl_device {
     bool compiler;
 };
 
-/* Finds the devices of all platforms, GPUs and accelerators before CPUs. Returns their number, at most
- * KVC_OPENCL_DEVICES. */
-size_t kvc_opencl_devices(struct kvc_opencl_device *devices);
-/* Returns a message that says why there is no device and what would help. */
-const char *kvc_opencl_none(void);
+/* Opens the OpenCL library and finds the devices of all platforms, GPUs and accelerators before CPUs. Returns their
+ * number, at most KVC_OPENCL_DEVICES. If it is 0, `why` [capacity] says why and what would help. */
+size_t kvc_opencl_devices(struct kvc_cl *cl, struct kvc_opencl_device *devices, char *why, size_t capacity);
 /* Describes in one line what a device can and cannot do. */
 void kvc_opencl_describe(const struct kvc_opencl_device *device, size_t index, char *text, size_t capacity);
 
@@ -37,6 +33,7 @@ union kvc_opencl_argument {
 
 struct kvc_opencl {
     struct kvc_offload offload; /* must be the first member */
+    struct kvc_cl cl;
     struct kvc_opencl_device found;
     cl_context context;
     cl_command_queue queue;

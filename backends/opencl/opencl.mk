@@ -21,10 +21,9 @@ libkvc_la_SOURCES += $(KVC_OFFLOAD_SOURCES)
 endif
 if HAVE_OPENCL
 libkvc_la_SOURCES += backends/opencl/opencl.c backends/opencl/devices.c backends/opencl/program.c \
-	backends/opencl/driver.c backends/opencl/fast.c
+	backends/opencl/driver.c backends/opencl/functions.c backends/opencl/fast.c
 nodist_libkvc_la_SOURCES = backends/opencl/source.c
 CLEANFILES += backends/opencl/source.c
-KVC_LIBS += $(OPENCL_LIBS)
 AM_CPPFLAGS += $(OPENCL_CFLAGS) $(CLBLAST_CFLAGS)
 
 backends/opencl/source.c: backends/opencl/embed.sh $(KVC_OPENCL_KERNELS)

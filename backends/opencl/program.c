@@ -104,9 +104,11 @@ static enum kvc_status failed(struct kvc_opencl *opencl, cl_int code, const char
     else /* this folder is shared with other users, so only a new file is written */
         snprintf(path, sizeof path, "%s/kvcull-%ld-opencl-build.log", temporary ? temporary : "/tmp", (long)getpid());
     if (opencl->program &&
-        clGetProgramBuildInfo(opencl->program, opencl->found.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) == CL_SUCCESS &&
+        opencl->cl.clGetProgramBuildInfo(opencl->program, opencl->found.id, CL_PROGRAM_BUILD_LOG, 0, NULL, &bytes) ==
+            CL_SUCCESS &&
         bytes > 0 && (log = malloc(bytes)) != NULL &&
-        clGetProgramBuildInfo(opencl->program, opencl->found.id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) == CL_SUCCESS)
+        opencl->cl.clGetProgramBuildInfo(opencl->program, opencl->found.id, CL_PROGRAM_BUILD_LOG, bytes, log, NULL) ==
+            CL_SUCCESS)
         file = fopen(path, folder[0] ? "w" : "wx");
     if (file) {
         fwrite(log, 1, strnlen(log, bytes), file);
@@ -127,11 +129,12 @@ static bool program_load(struct kvc_opencl *opencl, const char *path, uint64_t k
     cl_int code = CL_INVALID_BINARY, one;
     if (!binary)
         return false;
-    opencl->program = clCreateProgramWithBinary(opencl->context, 1, &opencl->found.id, &bytes, binaries, &one, &code);
+    opencl->program =
+        opencl->cl.clCreateProgramWithBinary(opencl->context, 1, &opencl->found.id, &bytes, binaries, &one, &code);
     if (code == CL_SUCCESS)
-        code = clBuildProgram(opencl->program, 1, &opencl->found.id, options, NULL, NULL);
+        code = opencl->cl.clBuildProgram(opencl->program, 1, &opencl->found.id, options, NULL, NULL);
     if (code != CL_SUCCESS && opencl->program) {
-        clReleaseProgram(opencl->program);
+        opencl->cl.clReleaseProgram(opencl->program);
         opencl->program = NULL;
     }
     free(binary);
@@ -141,11 +144,13 @@ static bool program_load(struct kvc_opencl *opencl, const char *path, uint64_t k
 static void program_store(struct kvc_opencl *opencl, const char *path, uint64_t key) {
     size_t bytes = 0;
     unsigned char *binary = NULL, *binaries[1];
-    if (clGetProgramInfo(opencl->program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL) != CL_SUCCESS ||
+    if (opencl->cl.clGetProgramInfo(opencl->program, CL_PROGRAM_BINARY_SIZES, sizeof bytes, &bytes, NULL) !=
+            CL_SUCCESS ||
         bytes == 0 || (binary = malloc(bytes)) == NULL)
         return;
     binaries[0] = binary;
-    if (clGetProgramInfo(opencl->program, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL) == CL_SUCCESS)
+    if (opencl->cl.clGetProgramInfo(opencl->program, CL_PROGRAM_BINARIES, sizeof binaries, binaries, NULL) ==
+        CL_SUCCESS)
         write_cached(path, key, binary, bytes);
     free(binary);
 }
@@ -158,9 +163,9 @@ static cl_int compile(struct kvc_opencl *opencl, const char *options) {
     cl_int code = CL_INVALID_BUILD_OPTIONS;
     if (is_pocl(opencl) &&
         (size_t)snprintf(quiet, sizeof quiet, "%s -DKVC_LOG_ONLY=1\t-fno-caret-diagnostics", options) < sizeof quiet)
-        code = clBuildProgram(opencl->program, 1, &opencl->found.id, quiet, NULL, NULL);
+        code = opencl->cl.clBuildProgram(opencl->program, 1, &opencl->found.id, quiet, NULL, NULL);
     if (code == CL_INVALID_BUILD_OPTIONS)
-        code = clBuildProgram(opencl->program, 1, &opencl->found.id, options, NULL, NULL);
+        code = opencl->cl.clBuildProgram(opencl->program, 1, &opencl->found.id, options, NULL, NULL);
     return code;
 }
 
@@ -182,8 +187,9 @@ enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options,
         snprintf(path, sizeof path, "%s/opencl-%016llx.bin", folder, (unsigned long long)key);
     if (!path[0] || !program_load(opencl, path, key, options)) {
         /* Casts are needed because the C API declares inputs without const. */
-        opencl->program = clCreateProgramWithSource(opencl->context, (cl_uint)kvc_opencl_source_count,
-                                                    (const char **)(uintptr_t)kvc_opencl_source, NULL, &code);
+        opencl->program =
+            opencl->cl.clCreateProgramWithSource(opencl->context, (cl_uint)kvc_opencl_source_count,
+                                                 (const char **)(uintptr_t)kvc_opencl_source, NULL, &code);
         if (code == CL_SUCCESS)
             code = compile(opencl, options);
         if (code != CL_SUCCESS)
@@ -192,7 +198,7 @@ enum kvc_status kvc_opencl_build(struct kvc_opencl *opencl, const char *options,
             program_store(opencl, path, key);
     }
     for (int i = 0; i < KVC_KERNELS; i++) {
-        opencl->kernel[i] = clCreateKernel(opencl->program, names[i], &code);
+        opencl->kernel[i] = opencl->cl.clCreateKernel(opencl->program, names[i], &code);
         if (code != CL_SUCCESS)
             return kvc_fail(error, KVC_RESOURCE, "opencl: no kernel %s for %s (error %d)", names[i], opencl->found.name,
                             (int)code);

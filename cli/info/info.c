@@ -32,6 +32,42 @@ static void print_device(const char *backend, const char *text, bool first) {
     printf("%s\n", text);
 }
 
+/* Returns the libraries that are opened at run time, with the reason for each that was not found. */
+static json_t *libraries(void) {
+    json_t *list = json_array();
+    struct kvc_library_info info;
+
+    for (size_t i = 0; list && kvc_library(i, &info); i++) {
+        json_t *one = json_object();
+
+        cli_json_set(one, "name", json_string(info.name));
+        cli_json_set(one, "use", json_string(info.use));
+        cli_json_set(one, "found", json_boolean(info.found));
+        cli_json_set(one, "detail", json_string(info.detail));
+        if (json_array_append_new(list, one) != 0) {
+            json_decref(list);
+            list = NULL;
+        }
+    }
+    return list;
+}
+
+static int print_libraries(const struct cli_command *command) {
+    struct cli_table *table = cli_table_open("<library|<for|<found|<where, or why not");
+    struct kvc_library_info info;
+
+    for (size_t i = 0; kvc_library(i, &info); i++) {
+        cli_cell(table, "%s", info.name);
+        cli_cell(table, "%s", info.use);
+        cli_cell(table, "%s", info.found ? "yes" : "no");
+        cli_cell(table, "%s", info.detail);
+    }
+    printf("\n");
+    const int status = cli_table_print(command, table, stdout);
+    cli_table_free(table);
+    return status;
+}
+
 static int backends(const struct cli_command *command, const struct info_arguments *a) {
     struct kvc_backend_info info;
     struct cli_table *table;
@@ -55,6 +91,7 @@ static int backends(const struct cli_command *command, const struct info_argumen
             }
         }
         cli_json_set(root, "backends", list);
+        cli_json_set(root, "libraries", libraries());
         cli_json_set(root, "assertions", json_boolean(assertions));
         return cli_json_print(command, root, stdout);
     }
@@ -70,6 +107,8 @@ static int backends(const struct cli_command *command, const struct info_argumen
     for (size_t i = 0; status == KVC_OK && kvc_backend(i, &info); i++)
         for (size_t d = 0; kvc_backend_device(i, d, text, sizeof text); d++)
             print_device(info.name, text, d == 0);
+    if (status == KVC_OK)
+        status = print_libraries(command);
     return status == KVC_OK ? cli_flush(command) : status;
 }
 

@@ -43,8 +43,8 @@ static struct kvc_link *team_of(const struct kvc_ranks *ranks, size_t i) {
 static void attach(struct kvc_engine *engine) {
     for (size_t i = 0; i < TEAMS && engine->ranks; i++) {
         struct kvc_link *link = team_of(engine->ranks, i);
-        if (link && link->class->attach)
-            link->class->attach(link, engine->device);
+        if (link && link->count > 1 && engine->ranks->attach)
+            engine->ranks->attach(link, engine->device);
     }
 }
 

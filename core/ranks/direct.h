@@ -1,5 +1,5 @@
 /* direct.h - a link's direct connections between the memories of devices, which bypass the host. A device has a
- * connection only if the devices of all ranks support it (kvc_link_class.attach). */
+ * connection only if the devices of all ranks support it (kvc_ranks.attach). */
 #ifndef KVC_CORE_RANKS_DIRECT_H
 #define KVC_CORE_RANKS_DIRECT_H
 

@@ -14,8 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct kvc_device;
 struct kvc_direct;
+struct kvc_direct_way;
 struct kvc_link;
 
 /* Messages of different channels may overtake each other. A message that is received later than others sent after it
@@ -49,9 +49,8 @@ struct kvc_link_class {
     /* Returns the seconds since the last message of the rank that has been silent longest. Any thread may call it. The
      * pointer is NULL if the link does not support this. */
     double (*silence)(const struct kvc_link *link, uint32_t *rank);
-    /* Called on all ranks, each with a device. Adds a connection between the devices to `direct` if all of them support
-     * it. The pointer is NULL if the link does not support this. The device must outlive the connection. */
-    void (*attach)(struct kvc_link *link, struct kvc_device *device);
+    /* The link's own transport between devices (ranks/direct.h), or NULL. */
+    const struct kvc_direct_way *way;
 };
 
 struct kvc_link {

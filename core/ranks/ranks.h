@@ -22,6 +22,8 @@
 #include "core/ranks/split.h"
 #include "kvcull.h"
 
+struct kvc_device;
+
 enum kvc_call {
     KVC_CALL_LEAVE,  /* the last call */
     KVC_CALL_RETURN, /* a callback of the caller (KVC_CALL_PROMPT) has returned */
@@ -67,6 +69,8 @@ struct kvc_ranks {
     struct kvc_packet packet; /* the current or last broadcast call */
     /* on ranks other than 0: executes broadcast calls until KVC_CALL_RETURN, whose value it returns */
     int (*follow)(struct kvc_ranks *ranks);
+    /* connects the devices of a link's ranks, if they can be; NULL: never */
+    void (*attach)(struct kvc_link *link, struct kvc_device *device);
     uint32_t *share; /* referenced by the teams' splits */
     void *objects;   /* data of `follow` */
     size_t *widths;  /* [rows.split.ranks]: scratch of a gather */

@@ -48,7 +48,7 @@ class Check:
     def libraries(self):
         """Requires the libraries that the Debian package is built with."""
         with open(os.path.join(self.source, "packaging/debian/control")) as file:
-            for name in re.findall(r"^ (lib[a-z0-9-]+-dev|ocl-icd-opencl-dev|opencl-headers)", file.read(), re.M):
+            for name in re.findall(r"^ (lib[a-z0-9-]+-dev|opencl-headers)", file.read(), re.M):
                 self.require(re.search(rf"\b{name}\b", self.text), f"{name} is not installed")
 
     def configure(self, options):

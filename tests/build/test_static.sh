@@ -10,7 +10,7 @@ cd "$work" || exit 1
 
 # Refused before configure searches for anything.
 mkdir 'a b' configured
-for option in "--with-cuda=$work/a b" "--with-nccl=$work/a b" "--with-cuda NVCC=$work/a b/nvcc" "--with-cuda CUDA_HOME=$work/a b"; do
+for option in "--with-cuda=$work/a b" "--with-cuda NVCC=$work/a b/nvcc" "--with-cuda CUDA_HOME=$work/a b"; do
     case $option in
     --with-cuda\ *) set -- --with-cuda "${option#--with-cuda }" ;;
     *) set -- "$option" ;;
@@ -27,9 +27,7 @@ ln -s "$archive" lib/libkvcull.a
 PKG_CONFIG_PATH=$build${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 flags=$(pkg-config --static --define-variable=libdir="$work/lib" --libs kvcull) || fail 'pkg-config does not find kvcull'
-if grep -q '^#define KVC_OPENCL 1' "$build/config.h"; then
-    case " $flags " in *OpenCL*) ;; *) fail "OpenCL is missing: $flags" ;; esac
-fi
+case " $flags " in *OpenCL* | *mpi*) fail "a library that is opened at run time is linked: $flags" ;; esac
 if grep -q '^#define KVC_CUDA 1' "$build/config.h"; then
     case " $flags " in *libcudart_static.a*) ;; *) fail "CUDA's runtime is missing: $flags" ;; esac
 fi

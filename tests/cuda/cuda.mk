@@ -14,14 +14,16 @@ tests_backends_test_cuda_memory_SOURCES = tests/backends/test_cuda_memory.c test
 tests_backends_test_cuda_memory_CPPFLAGS = $(tests_backends_test_cuda_CPPFLAGS)
 tests_backends_test_cuda_memory_LDADD = $(tests_backends_test_cuda_LDADD)
 CLEANFILES += tests/cuda/emulation.o
-if HAVE_MPI
+if HAVE_OPENMPI
 # The program on an emulated device, with NCCL made up: several of it are ranks with a device each.
 EXTRA_PROGRAMS += tests/cuda/emulated
 check_DATA += tests/cuda/emulated
-tests_cuda_emulated_SOURCES = cli/main.c backends/list.c ranks/list.c ranks/nccl.c tests/cuda/fake_nccl.c \
+tests_cuda_emulated_SOURCES = cli/main.c backends/list.c ranks/direct.c ranks/nccl.c tests/cuda/fake_nccl.c \
 	$(KVC_CUDA_SOURCES) $(KVC_OFFLOAD_SOURCES)
-tests_cuda_emulated_CPPFLAGS = -DKVC_CUDA=1 -DKVC_NCCL=1 $(tests_backends_test_cuda_CPPFLAGS) $(MPI_CPPFLAGS)
-tests_cuda_emulated_LDADD = tests/cuda/emulation.o libkvcli.la $(KVC_STATIC_TEST_LIBS) $(MPI_LIBS) -lm
+tests_cuda_emulated_CPPFLAGS = -DKVC_CUDA=1 -DKVC_NCCL=1 $(tests_backends_test_cuda_CPPFLAGS) $(OPENMPI_CPPFLAGS)
+tests_cuda_emulated_LDADD = tests/cuda/emulation.o libkvcli.la $(KVC_STATIC_TEST_LIBS) $(OPENMPI_LIBS) -lm
+# The program finds its NCCL in itself.
+tests_cuda_emulated_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 endif
 if HAVE_X86_SIMD
 EMULATION_FLAGS = -mfma

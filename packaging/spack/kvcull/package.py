@@ -57,7 +57,7 @@ class Kvcull(AutotoolsPackage, CudaPackage):
     def configure_args(self):
         args = [f"--with-{name}=" + ("yes" if self.spec.satisfies("+" + name) else "no")
                 for name in ("mpi", "opencl", "openblas", "server")]
-        args.append("--with-nccl=" + (self.spec["nccl"].prefix if self.spec.satisfies("+nccl") else "no"))
+        args.append("--with-nccl=" + ("yes" if self.spec.satisfies("+nccl") else "no"))
         if self.spec.satisfies("+cuda"):
             args.append("--with-cuda=" + self.spec["cuda"].prefix)
             archs = self.spec.variants["cuda_arch"].value

@@ -49,7 +49,7 @@ package() {
     apt-get:pcre2) say libpcre2-dev ;;
     apt-get:utf8proc) say libutf8proc-dev ;;
     apt-get:xxhash) say libxxhash-dev ;;
-    apt-get:opencl) say ocl-icd-opencl-dev opencl-headers libclblast-dev ;;
+    apt-get:opencl) say ocl-icd-libopencl1 opencl-headers libclblast-dev ;;
     apt-get:opencl-device) say pocl-opencl-icd ;;
     apt-get:cmocka) say libcmocka-dev ;;
     apt-get:server) say libmicrohttpd-dev ;;
@@ -74,7 +74,7 @@ package() {
     pacman:autotools) say autoconf automake libtool ;;
     pacman:pkg-config) say pkgconf ;;
     pacman:opencl) say ocl-icd opencl-headers ;;
-    *:opencl) say ocl-icd-devel opencl-headers ;;
+    *:opencl) say ocl-icd opencl-headers ;;
     *:opencl-device) say pocl ;;
     pacman:jansson | pacman:pcre2 | pacman:utf8proc | pacman:xxhash | pacman:cmocka) say "$2" ;;
     dnf:pkg-config) say pkgconf-pkg-config ;;

@@ -1,0 +1,140 @@
+/* library.c - opens libraries at run time and reports to the user where they were found. */
+#include "core/base/library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kvcull.h"
+
+enum { FILES = 3, PATH_BYTES = 4096 };
+
+struct library {
+    const char *name, *use;
+    const char *option; /* the option of configure without which a build cannot use the library */
+    const char *symbol; /* a function that only this library has */
+    const char *files[FILES];
+};
+
+/* The libraries that this build can use. */
+static const bool built[KVC_LIBRARIES] = {
+#if defined(KVC_OPENBLAS)
+    [KVC_LIBRARY_OPENBLAS] = true,
+#endif
+#if defined(KVC_OPENCL)
+    [KVC_LIBRARY_OPENCL] = true,
+#endif
+#if defined(KVC_CLBLAST)
+    [KVC_LIBRARY_CLBLAST] = true,
+#endif
+#if defined(KVC_CUDA)
+    [KVC_LIBRARY_CUDA] = true,     [KVC_LIBRARY_CUBLAS] = true,
+#endif
+#if defined(KVC_NCCL)
+    [KVC_LIBRARY_NCCL] = true,
+#endif
+#if defined(KVC_OPENMPI)
+    [KVC_LIBRARY_OPENMPI] = true,
+#endif
+#if defined(KVC_MPICH)
+    [KVC_LIBRARY_MPICH] = true,
+#endif
+};
+
+/* A file name that begins with kvcull- is a module, which lies beside the program's own library. */
+static const struct library libraries[KVC_LIBRARIES] = {
+    [KVC_LIBRARY_OPENBLAS] =
+        {"OpenBLAS", "--math fast on cpu", "--with-openblas", "openblas_set_num_threads", {"libopenblas.so.0"}},
+    [KVC_LIBRARY_OPENCL] = {"OpenCL", "the opencl backend", "--with-opencl", "clGetPlatformIDs", {"libOpenCL.so.1"}},
+    [KVC_LIBRARY_CLBLAST] = {"CLBlast", "--math fast on opencl", "--with-opencl", "CLBlastSgemm", {"libclblast.so.1"}},
+    [KVC_LIBRARY_CUDA] = {"CUDA driver", "the cuda backend", "--with-cuda", "cuInit", {"libcuda.so.1"}},
+    [KVC_LIBRARY_CUBLAS] = {"cuBLAS",
+                            "--math fast on cuda",
+                            "--with-cuda",
+                            "cublasCreate_v2",
+                            {"libcublas.so.13", "libcublas.so.12", "libcublas.so"}},
+    [KVC_LIBRARY_NCCL] = {"NCCL", "rows between CUDA devices", "--with-cuda", "ncclGetUniqueId", {"libnccl.so.2"}},
+    [KVC_LIBRARY_OPENMPI] = {"Open MPI", "--ranks", "--with-mpi", "MPI_Get_library_version", {"kvcull-mpi-openmpi.so"}},
+    [KVC_LIBRARY_MPICH] = {"MPICH", "--ranks", "--with-mpi", "MPI_Get_library_version", {"kvcull-mpi-mpich.so"}},
+};
+
+static bool is_module(const char *file) { return strncmp(file, "kvcull-", 7) == 0; }
+
+/* Writes the i-th path at which a module may lie. Returns false past the last one. The modules of an installed library
+ * lie in the folder kvcull beside it, those of a static program in ../lib/kvcull, and those of a build beside its
+ * library. */
+static bool module_path(size_t i, const char *file, char path[PATH_BYTES]) {
+    static const char *const folders[] = {"/kvcull", "/../lib/kvcull", ""};
+    const char *chosen = getenv("KVCULL_MODULES");
+    if (chosen)
+        return i == 0 && snprintf(path, PATH_BYTES, "%s/%s", chosen, file) < PATH_BYTES;
+    Dl_info own;
+    if (i >= sizeof folders / sizeof *folders || dladdr(libraries, &own) == 0 || !own.dli_fname)
+        return false;
+    const char *slash = strrchr(own.dli_fname, '/');
+    return slash && snprintf(path, PATH_BYTES, "%.*s%s/%s", (int)(slash - own.dli_fname), own.dli_fname, folders[i],
+                             file) < PATH_BYTES;
+}
+
+/* Opens a file, and closes nothing that an earlier call opened. A module is opened with its MPI's functions visible to
+ * the MPI's own plugins, which older versions of Open MPI need. */
+static void *open_file(const char *file) {
+    char path[PATH_BYTES];
+    if (!is_module(file))
+        return dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    for (size_t i = 0; module_path(i, file, path); i++)
+        if (access(path, R_OK) == 0)
+            return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    return NULL;
+}
+
+/* Returns a handle of the whole process if the library's functions are in it already, otherwise NULL. */
+static void *open_process(const struct library *library) {
+    void *process = dlopen(NULL, RTLD_NOW);
+    if (process && !is_module(library->files[0]) && dlsym(process, library->symbol))
+        return process;
+    if (process)
+        dlclose(process);
+    return NULL;
+}
+
+void *kvc_library_open(enum kvc_library_id id, char *why, size_t capacity) {
+    const struct library *library = &libraries[id];
+    void *handle = open_process(library);
+    for (size_t i = 0; !handle && i < FILES && library->files[i]; i++) {
+        (void)dlerror();
+        handle = open_file(library->files[i]);
+        const char *error = handle || i > 0 ? NULL : dlerror(); /* the first file is the one to install */
+        if (!handle && i == 0)
+            snprintf(why, capacity, "%s",
+                     error                          ? error
+                     : is_module(library->files[0]) ? "its module is not beside the program's library"
+                                                    : "it cannot be opened");
+    }
+    return handle;
+}
+
+bool kvc_library_find(void *handle, const char *name, void *function) {
+    void *address = dlsym(handle, name);
+    memcpy(function, &address, sizeof address); /* ISO C has no cast from an object pointer to a function pointer */
+    return address != NULL;
+}
+
+bool kvc_library(size_t i, struct kvc_library_info *info) {
+    if (i >= KVC_LIBRARIES)
+        return false;
+    const struct library *library = &libraries[i];
+    *info = (struct kvc_library_info){.name = library->name, .use = library->use};
+    if (!built[i]) {
+        snprintf(info->detail, sizeof info->detail, "not in this build (%s)", library->option);
+        return true;
+    }
+    void *handle = kvc_library_open((enum kvc_library_id)i, info->detail, sizeof info->detail);
+    Dl_info where;
+    info->found = handle != NULL;
+    if (handle && dladdr(dlsym(handle, library->symbol), &where) != 0 && where.dli_fname)
+        snprintf(info->detail, sizeof info->detail, "%s", where.dli_fname);
+    return true;
+}

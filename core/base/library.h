@@ -1,0 +1,30 @@
+/* library.h - the libraries of other projects that kvcull opens at run time, when a run first needs them. The program
+ * therefore starts on a machine that has none of them. Also the modules of kvcull itself, which are linked with an
+ * MPI: one for each MPI that the build found. */
+#ifndef KVC_CORE_BASE_LIBRARY_H
+#define KVC_CORE_BASE_LIBRARY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum kvc_library_id {
+    KVC_LIBRARY_OPENBLAS,
+    KVC_LIBRARY_OPENCL,
+    KVC_LIBRARY_CLBLAST,
+    KVC_LIBRARY_CUDA,
+    KVC_LIBRARY_CUBLAS,
+    KVC_LIBRARY_NCCL,
+    KVC_LIBRARY_OPENMPI,
+    KVC_LIBRARY_MPICH,
+    KVC_LIBRARIES
+};
+
+/* Opens a library and returns its handle for dlsym. The library stays open until the process ends, because most of them
+ * keep threads or caches. If the process has the library's functions already, from a library that is preloaded or that
+ * the calling program links, those are used. Returns NULL on failure; `why` [capacity] then holds the reason, such as
+ * "libOpenCL.so.1: cannot open shared object file". */
+void *kvc_library_open(enum kvc_library_id library, char *why, size_t capacity);
+/* Sets a function pointer, `function`, to the library's function of that name. Returns false if it has none. */
+bool kvc_library_find(void *handle, const char *name, void *function);
+
+#endif
