@@ -53,8 +53,10 @@ libkvcli_la_SOURCES = \
 	cli/verify/verify.c
 # The shared library exports no functions of core.
 libkvcli_la_SOURCES += core/base/assert.c
-libkvcli_la_CPPFLAGS = $(AM_CPPFLAGS) \
-	-DKVC_DATADIR='"$(pkgdatadir)"' -DKVC_SOURCE_DATA='"$(abs_top_srcdir)/data"'
+libkvcli_la_CPPFLAGS = $(AM_CPPFLAGS)
+if !RELOCATABLE
+libkvcli_la_CPPFLAGS += -DKVC_DATADIR='"$(pkgdatadir)"' -DKVC_SOURCE_DATA='"$(abs_top_srcdir)/data"'
+endif
 
 # What ref computes, for kvcull verify --against stored; a test tells when it is old. Token ids for policies that want
 # a file of them.
@@ -66,5 +68,8 @@ hashes: kvcull
 bin_PROGRAMS += kvcull
 kvcull_SOURCES = cli/main.c
 kvcull_LDFLAGS = $(PROGRAM_LDFLAGS)
-# libtool does not record an archive, such as CUDA's runtime, as a dependency of a static libkvcull.
-kvcull_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS) $(UTF8PROC_LIBS) $(CUDA_LIBS)
+if RELOCATABLE
+kvcull_LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
+endif
+# libtool does not record an archive, such as CUDA's runtime, as a dependency of a static libkvcull or of libkvcli.
+kvcull_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS) $(UTF8PROC_LIBS) $(MICROHTTPD_LIBS) $(CUDA_LIBS)

@@ -242,8 +242,10 @@ int cli_data_path(const struct cli_command *command, const char *name, char **pa
                 places[count++] = beside;
             }
         }
+#ifdef KVC_DATADIR
         places[count++] = KVC_DATADIR;
         places[count++] = KVC_SOURCE_DATA;
+#endif
     }
     for (size_t i = 0; i < count; i++) {
         char *try = common_join(places[i], name);
