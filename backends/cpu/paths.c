@@ -43,14 +43,27 @@ void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table) { paths[pa
  * ------------------------------------------------------------------------------------------------------- */
 
 #if defined(KVC_X86_SIMD)
-/* Reads CPUID directly, because older compilers do not know the name "avxvnni". With KVC_EVEX_VNNI the code was
- * compiled to AVX-512's form of the same instructions, to test it on a CPU that has only that form. */
-static bool has_avx_vnni(void) {
+enum { HAS_AVX2 = 1, HAS_AVX_VNNI = 2, HAS_AVX512 = 4, HAS_AVX512_VNNI = 8 };
+
+/* The extensions that the CPU has and whose registers the system saves. Reads CPUID directly: some compilers' runtime
+ * libraries lack __builtin_cpu_supports, and older compilers do not know the name "avxvnni". */
+static unsigned x86_extensions(void) {
+    const unsigned avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
+    unsigned a, b, c, d, saved, has = 0;
+
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA) || !(c & bit_F16C))
+        return 0;
+    __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
+    if ((saved & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2)) /* XMM, YMM */
+        return 0;
+    has = HAS_AVX2;
+    if ((saved & 0xe0) == 0xe0 && (b & avx512) == avx512) /* ZMM and masks */
+        has |= c >> 11 & 1 ? HAS_AVX512 | HAS_AVX512_VNNI : HAS_AVX512;
 #if defined(KVC_EVEX_VNNI)
-    return __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+    /* Compiled to AVX-512's form of the same instructions, to test them on a CPU that has only that form. */
+    return has & HAS_AVX512_VNNI ? has | HAS_AVX_VNNI : has;
 #else
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) ? has | HAS_AVX_VNNI : has;
 #endif
 }
 #endif
@@ -83,16 +96,14 @@ bool kvc_cpu_path_runs(enum kvc_cpu_path path) {
         return false;
     switch (path) {
 #if defined(KVC_X86_SIMD)
-    case KVC_CPU_AVX2: /* every CPU with AVX2 also has F16C */
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    case KVC_CPU_AVX2:
+        return x86_extensions() & HAS_AVX2;
     case KVC_CPU_AVX2VNNI:
-        return kvc_cpu_path_runs(KVC_CPU_AVX2) && has_avx_vnni();
+        return x86_extensions() & HAS_AVX_VNNI;
     case KVC_CPU_AVX512:
-        return kvc_cpu_path_runs(KVC_CPU_AVX2) && __builtin_cpu_supports("avx512f") &&
-               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512vl");
+        return x86_extensions() & HAS_AVX512;
     case KVC_CPU_AVX512VNNI:
-        return kvc_cpu_path_runs(KVC_CPU_AVX512) && __builtin_cpu_supports("avx512vnni");
+        return x86_extensions() & HAS_AVX512_VNNI;
 #endif
 #if defined(KVC_NEON_DOTPROD)
     case KVC_CPU_NEONDOTPROD:
