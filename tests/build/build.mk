@@ -13,6 +13,7 @@ BUILD_TESTS = \
 	tests/build/test_install.sh \
 	tests/build/test_layers.sh \
 	tests/build/test_lengths.sh \
+	tests/build/test_libraries.sh \
 	tests/build/test_man.sh \
 	tests/build/test_recipes.sh \
 	tests/build/test_reference.sh \
