@@ -1,17 +1,19 @@
 #!/bin/sh
-# release.sh - makes a release from a folder that `make distdir` filled: a tarball, checksums, and notes. The same
-# commit and the same autotools give the same bytes at any time and place. `make release` calls it.
+# release.sh - makes a release from a folder that `make distdir` filled: a tarball, binary files (tools/binary.sh),
+# checksums, and notes. The same commit and the same autotools give the same bytes at any time and place. `make release`
+# calls it.
 #
-#     tools/release.sh [--tag] [--draft] DISTDIR SOURCE FOLDER
+#     tools/release.sh [--tag] [--draft] [--source] DISTDIR SOURCE FOLDER
 #
 # --tag: sets the annotated tag vVERSION. --draft: for trials; the version need not be marked as released, and the
-# checkout need not be clean.
+# checkout need not be clean. --source: without binary files, which need a network.
 set -eu
-tag=false draft=false
+tag=false draft=false binary=true
 while :; do
     case $1 in
     --tag) tag=true ;;
     --draft) draft=true ;;
+    --source) binary=false ;;
     *) break ;;
     esac
     shift
@@ -37,14 +39,18 @@ fi
 # The time of all files: that of the commit or, without a checkout, of the newest file.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$source" log -1 --format=%ct 2>/dev/null || stat -c %Y "$tree/include/kvcull.h")}
 mkdir -p "$folder"
-rm -f "$folder/$name.tar.gz" "$folder/$name.sha256" "$folder/$name.notes.md"
+rm -f "$folder/$name.tar.gz" "$folder/$name.sha256" "$folder/$name.notes.md" "$folder/$name"-*linux*
 chmod -R u=rwX,go=rX "$tree"
 LC_ALL=C tar --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@$SOURCE_DATE_EPOCH" \
     --transform "s|^\\.|$name|" -C "$tree" -cf - . | gzip -n -9 >"$folder/$name.tar.gz.part"
 mv "$folder/$name.tar.gz.part" "$folder/$name.tar.gz"
 awk -v heading="$heading" '$0 == heading { within = 1 } within && /^## / && $0 != heading { exit } within { print }' \
     "$tree/CHANGELOG.md" >"$folder/$name.notes.md"
-(cd "$folder" && sha256sum "$name.tar.gz" "$name.notes.md" >"$name.sha256")
+if $binary; then
+    SOURCE_DATE_EPOCH=$SOURCE_DATE_EPOCH sh "$tree/tools/binary.sh" "$tree" "$folder" >&2
+fi
+(cd "$folder" && find . -name "$name.tar.gz" -o -name "$name.notes.md" -o -name "$name-*linux*" | sed 's|^\./||' | LC_ALL=C sort |
+    xargs sha256sum >"$name.sha256")
 if $tag; then
     git -C "$source" tag -a "v$version" -F - --cleanup=verbatim <"$folder/$name.notes.md"
     echo "tagged v$version"

@@ -2,6 +2,7 @@
 BUILD_TESTS = \
 	tests/build/test_abi.sh \
 	tests/build/test_assertions.sh \
+	tests/build/test_binary.sh \
 	tests/build/test_calls.sh \
 	tests/build/test_cmake.sh \
 	tests/build/test_dead.sh \

@@ -4,7 +4,7 @@ usable_debian() { have dpkg-buildpackage && have lintian; }
 check_debian() {
     local start=$SECONDS log=build/debian.log status
     build_in build
-    step 'making a tarball' build/release.log within make -C build release RELEASE_FLAGS=--draft
+    step 'making a tarball' build/release.log within make -C build release RELEASE_FLAGS='--draft --source'
     rm -rf build/debian
     DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS-} parallel=$jobs" within sh tools/debian.sh build/release/kvcull-*.tar.gz build/debian \
         </dev/null >$log 2>&1
