@@ -4,6 +4,7 @@ python_files = \
 	python/pyproject.toml \
 	python/setup.py \
 	python/kvcull/__init__.py \
+	python/kvcull/__main__.py \
 	python/kvcull/_find.py \
 	python/kvcull/_handles.py \
 	python/kvcull/_headers.py \

@@ -2,7 +2,9 @@
 
 The installation creates kvcull/_interface.py from the library's headers. If the library is a build in the source tree
 that is not installed, it also copies the library into the package. Packagers may set KVCULL_LOADED to the name by which
-the library will be loaded, such as libkvcull.so.0, if that differs from the file found here.
+the library will be loaded, such as libkvcull.so.0, if that differs from the file found here. tools/binary.sh sets
+KVCULL_WHEEL to a platform such as manylinux_2_28_x86_64: the wheel is then for that platform and every Python 3, and
+contains the library with its licences, and the bundled model.
 """
 import importlib.util
 import os
@@ -12,7 +14,13 @@ from pathlib import Path
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # setuptools before 70
+    bdist_wheel = None
+
 HERE = Path(__file__).resolve().parent
+PLATFORM = os.environ.get("KVCULL_WHEEL")
 
 
 def part(name):
@@ -43,7 +51,12 @@ class Build(build_py):
         text = headers.read(found.include)
         target = Path(self.build_lib) / "kvcull"
         library = os.environ.get("KVCULL_LOADED") or str(found.library)
-        if found.in_tree and library == str(found.library):
+        if PLATFORM:
+            shutil.copytree(HERE.parent / "data" / "demo", target / "demo", dirs_exist_ok=True)
+            installed = found.library.parents[1]
+            shutil.copytree(installed / "licences", target / "licences", dirs_exist_ok=True)
+            shutil.copyfile(installed / "LICENSE", target / "licences" / "kvcull.txt")
+        if PLATFORM or found.in_tree and library == str(found.library):
             library = find.FILES[1]
             shutil.copyfile(found.library.resolve(), target / library)
         (target / "_interface.py").write_text(
@@ -59,6 +72,20 @@ class OfThisMachine(Distribution):
         return True
 
 
+def commands():
+    """Returns the commands that this file replaces. For a PLATFORM, one that names the wheel."""
+    if not PLATFORM:
+        return {"build_py": Build}
+
+    class Wheel(bdist_wheel):
+        """bdist_wheel for one platform and every Python 3, because cffi loads the library at run time."""
+
+        def get_tag(self):
+            return "py3", "none", PLATFORM
+
+    return {"build_py": Build, "bdist_wheel": Wheel}
+
+
 def version():
     """Returns the version in the headers. Returns 0 if there are no headers, which Build then reports."""
     found = find.find()
@@ -66,4 +93,4 @@ def version():
     return headers.macros(headers.read(folder))["KVC_VERSION"] if folder else "0"
 
 
-setup(version=version(), cmdclass={"build_py": Build}, distclass=OfThisMachine)
+setup(version=version(), cmdclass=commands(), distclass=OfThisMachine)
