@@ -292,6 +292,14 @@ static const char *value_text(const struct line *line, uint32_t bits, char text[
     return text;
 }
 
+/* Prints the file and the number of a line. */
+static void print_place(const struct run *run, const struct line *line) {
+    printf("  %s", run->path);
+    if (line->rank)
+        printf(".rank%" PRIu32, line->rank);
+    printf(" line %zu: %zu values, hash %016" PRIx64 "\n", line->number, line->count, line->hash);
+}
+
 static void print_difference(const struct comparison *c, const struct difference *difference) {
     const struct line *a = difference->a, *b = difference->b;
     const struct place place = place_of(a);
@@ -305,8 +313,8 @@ static void print_difference(const struct comparison *c, const struct difference
     if (strcmp(place.head, "-") != 0)
         printf(", head %s", place.head);
     printf(" (session %s)\n", place.session);
-    printf("  %s line %zu: %zu values, hash %016" PRIx64 "\n", c->a->path, a->number, a->count, a->hash);
-    printf("  %s line %zu: %zu values, hash %016" PRIx64 "\n", c->b->path, b->number, b->count, b->hash);
+    print_place(c->a, a);
+    print_place(c->b, b);
     if (compare_values(difference, &found))
         printf("  %zu of %zu values differ; the first is number %zu: %s in the first trace, %s in the second\n",
                found.count, a->count, found.index, value_text(a, found.a, text_a), value_text(b, found.b, text_b));

@@ -1,6 +1,7 @@
 #!/bin/sh
 # test_trace.sh - traces of several processes: a mutant of an operation on rank 0 is the first difference, for tensor and
-# pipeline parallelism; a trace of one process can be compared with a trace of two.
+# pipeline parallelism, and a mutant on rank 1 for data parallelism; a trace of one process can be compared with a trace
+# of two.
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 . "${top_srcdir:-.}/tests/cli/trace_runs.sh"
 
@@ -24,4 +25,14 @@ for how in tensor pipeline; do
     runs=$(printf '%s\n' "$all_runs" | grep '^\(linear\|rope\|attention\|append\|norm\|add\|keep\|evict\|expert_sum\|ring_fuse\|linear_int8\) ')
     trace_each
 done
+
+head -c 2000 "$source/LICENSE" >"$work/text"
+set -- "$each" perplexity -m "$demo" -f "$work/text" --ctx 64 --ranks data -q --trace
+timeout 300 $start -n 2 "$@" "$work/clean.trace" >"$work/out" 2>"$work/err" </dev/null || bad 'no run with --ranks data'
+timeout 300 $start -n 1 "$@" "$work/mutant.trace" : -n 1 env KVCULL_INJECT=rope "$@" "$work/mutant.trace" \
+    >"$work/out" 2>"$work/err" </dev/null || bad 'no run with a mutant on rank 1'
+"$program" trace compare "$work/clean.trace" "$work/mutant.trace" >"$work/out" 2>"$work/err"
+has '^rank 1: first difference: .* operation rope, '
+that 'no difference on rank 0' sh -c '! grep -q "^rank 0:" "$1"' - "$work/out"
+has 'mutant.trace.rank1 line '
 finish
