@@ -54,18 +54,34 @@ operations() { # SHAPE
     judge "operations, $1 shape" $? "$work/$1.log" "$work/$1.out"
 }
 
-# Every method of the program, and some joined ones; a method that none of these specs names is a failure. A dump of 2
-# layers and 2 query heads on one KV head; 5 rows are the prompt, one is a decode step.
-specs='full window:budget=4 streaming:budget=4,sinks=1 h2o:budget=4 scissorhands:budget=4,history=3 keyformer:budget=4
-    snapkv:budget=4,window=2,kernel=3+morphkv:budget=4,window=2 pyramidkv:budget=4,window=2,kernel=3+tova:budget=4
-    adakv:budget=4,window=2,kernel=3+sparq:budget=3 cake:budget=4,window=2,kernel=3+hsa:page=2,dims=3,topk=2
-    dapq:budget=4,pseudo=3,head=1+topk:budget=3 fastkv:budget=4,window=2,kernel=3,tsp=4 lacache:budget=4,span=1,sinks=1
-    duo:file=every-other,sinks=1,recent=2 take:budget=4,chunk=4,probe=2,kernel=3+quest:budget=3,page=2
-    random:budget=4 knorm:budget=4 keydiff:budget=4 lagkv:budget=4,sinks=0,lag=2
-    chunkkv:budget=4,window=2,chunk=2+snapkv-decode:budget=4,window=2,kernel=3,every=1
-    compactor:budget=4,sinks=1,recent=1,chunk=2
-    criticalkv:budget=4,window=2 expected:budget=4,sinks=1+rkv:budget=4,window=2,kernel=3,every=1
-    rocketkv:budget=4,window=2,kernel=3 rocketkv-mt:budget=4,window=2,kernel=3 kvzip:budget=4'
+# Every method of the program, with small values for the options that count entries. METHOD:OPTION comes before OPTION,
+# and - leaves the option out. A method for prompts is joined with one that only decodes or selects, while there are
+# both.
+small=' budget=4 window=2 kernel=3 chunk=2 page=2 history=3 pseudo=3 head=1 tsp=4 span=1 lag=2 probe=2 every=1 sinks=1
+    recent=1 stats=drawn duo:file=every-other lagkv:sinks=0 hsa:budget=- hsa:dims=3 hsa:topk=2 '
+"$kvcull" info methods --json | awk -v small="$small" '
+    function value(key) { # the text after KEY= in `small`
+        return match(small, "[ \n]" key "=[^ \n]*") ? substr(small, RSTART + length(key) + 2, RLENGTH - length(key) - 2) : ""
+    }
+    function add(option,  text) {
+        text = value(name ":" option)
+        if (text == "") text = value(option)
+        if (text == "" || text == "-") return
+        spec = spec mark option "=" text
+        mark = ","
+    }
+    /^  "common_options"/ { exit }
+    { gsub(/[",]/, " ") }
+    /^       name / { name = spec = $3; mark = ":" }
+    /^       stages / { stages = $3 $4 }
+    /^           name / { add($3) }
+    /^    }/ { print (stages ~ /^(prompt|chunk)$/ ? "prompt" : stages ~ /^(decode|select)$/ ? "after" : "both"), spec }
+' >"$work/methods"
+[ "$(wc -l <"$work/methods")" -ge 20 ] || { echo 'not ok: info methods lists fewer than 20'; exit 1; }
+one() { sed -n "s/^$1 //p" "$work/methods" >"$work/$1"; }
+one both && one prompt && one after
+specs="$(cat "$work/both") $(paste -d+ "$work/prompt" "$work/after" | sed 's/^+//; s/+$//')"
+# A dump of 2 layers and 2 query heads on one KV head; 5 rows are the prompt, one is a decode step.
 dump=$work/dump.safetensors
 "$build/tests/cli/make_dump" "$dump" 2 6 2 1 4 $(for l in 0 1; do
     echo "layers.$l.pseudo_q:3:2:4 layers.$l.pseudo_k:3:1:4 layers.$l.probe_q.0:2:2:4 layers.$l.probe_q.1:2:2:4"
@@ -91,15 +107,6 @@ method() { # SPEC
     fi
 }
 
-all_methods() {
-    "$kvcull" info methods --json | sed -n '/^  "methods": \[/,/^  \]/s/^      "name": "\([a-z0-9-]*\)".*/\1/p' >"$work/names"
-    for name in $(cat "$work/names"); do
-        echo $specs | tr ' +' '\n\n' | grep -q "^$name\(:\|\$\)" ||
-            echo "not ok method $name: it is not in the list of tests/oclgrind/run.sh"
-    done
-    [ "$(wc -l <"$work/names")" -ge 20 ] && echo 'ok every method' || echo 'not ok: info methods lists fewer than 20'
-}
-
 # broken NAME WORD: a run with a deliberate error must be reported, otherwise the results above would mean nothing.
 broken() {
     mkdir "$work/broken-$2"
@@ -116,10 +123,10 @@ unwritten() { (OMIT_FILLS=1 && export OMIT_FILLS && broken 'reads of what nobody
 
 # Each worker (at least two, or one per core) takes the next part that no other has taken.
 worker() {
-    for part in 'operations narrow' 'operations cpu' races unwritten all_methods $specs; do
+    for part in 'operations narrow' 'operations cpu' races unwritten $specs; do
         mkdir "$work/part $part" 2>/dev/null || continue
         case $part in
-        operations* | races | unwritten | all_methods) $part ;;
+        operations* | races | unwritten) $part ;;
         *) method $part ;;
         esac >"$work/part $part/verdict"
     done
