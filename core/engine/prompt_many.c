@@ -88,6 +88,9 @@ static void prompt_many_run(struct many *many, size_t n) {
     const size_t vocab = runner->network->vocab, first = many->place[0];
     float *logits = many->logits ? many->logits + first * vocab : NULL;
     struct kvc_error shared = {KVC_OK, ""};
+    KVC_LOG(&many->member[0]->engine->log, KVC_LOG_INFO, KVC_LOG_POLICY,
+            "prompt of %u tokens: its rows are computed once for %zu of %zu sessions", (unsigned)many->rows, n,
+            many->count);
     const enum kvc_status all = kvc_prompt_run(many->member, n, many->tokens, many->rows, NULL, logits, &shared);
     /* the first session that succeeds counts its rows as computed, the others count them as spared */
     bool computed = false;

@@ -12,6 +12,12 @@ static struct kvc_model *model_of(const struct kvc_session *session) {
     return network ? (struct kvc_model *)((uintptr_t)network - offsetof(struct kvc_model, network)) : NULL;
 }
 
+static void log_file(const struct kvc_session *session, const char *done, const char *path) {
+    KVC_LOG(&session->engine->log, KVC_LOG_INFO, KVC_LOG_CACHE, "session %s %s: %llu tokens, %llu bytes of cache", done,
+            path, (unsigned long long)session->tokens,
+            (unsigned long long)(session->cache.cache_bytes + session->cache.state_bytes));
+}
+
 enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, const struct kvc_saved *saved,
                                  struct kvc_error *error) {
     struct kvc_model *model = model_of(session);
@@ -28,7 +34,10 @@ enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, 
     kvc_session_identity_write(&file.archive, model, session);
     kvc_state_pass(&file.archive, session);
     kvc_session_beside_write(&file.archive, model->network.vocab, saved);
-    return kvc_session_file_close(&file, error);
+    status = kvc_session_file_close(&file, error);
+    if (status == KVC_OK)
+        log_file(session, "saved to", path);
+    return status;
 }
 
 /* Opens a session with the file's options where the caller leaves them open. */
@@ -81,6 +90,7 @@ enum kvc_status kvc_session_load(struct kvc_model *model, const struct kvc_sessi
             kvc_saved_free(saved);
         return status;
     }
+    log_file(made, "loaded from", path);
     *session = made;
     return KVC_OK;
 }

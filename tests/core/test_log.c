@@ -57,7 +57,17 @@ static void run(struct kvc_engine *engine) {
         FINE(kvc_decode(&session, tokens, 1, logits, &status, &error));
     FINE(kvc_session_fork(session, &copy, &error));
     kvc_session_close(copy);
+    FINE(kvc_session_save(session, "test_log.session", NULL, &error));
+    FINE(kvc_session_load(model, NULL, "test_log.session", NULL, &copy, &error));
+    (void)remove("test_log.session");
+    kvc_session_close(copy);
     kvc_session_close(session);
+    struct kvc_session *pair[2];
+    FINE(kvc_session_open(model, &options, &pair[0], &error));
+    FINE(kvc_session_open(model, &options, &pair[1], &error));
+    FINE(kvc_session_prompt_many(pair, 2, tokens, 70, NULL, NULL, &error));
+    kvc_session_close(pair[0]);
+    kvc_session_close(pair[1]);
     free(logits);
     kvc_model_close(model);
 }
@@ -87,6 +97,9 @@ static void a_level_includes_those_before_it(void **state) {
     says(info, "f16 entries of ");
     says(info, "prompt of 300 tokens after 0 with ");
     says(info, "session forked: 303 tokens");
+    says(info, "session saved to test_log.session: 303 tokens");
+    says(info, "session loaded from test_log.session: 303 tokens");
+    says(info, "prompt of 70 tokens: its rows are computed once for 2 of 2 sessions");
     assert_int_equal(info->of_level[KVC_LOG_DEBUG], 0);
     assert_int_equal(info->of_level[KVC_LOG_INFO], info->count);
     says(debug, "layer 0: evicted at token 300; the longest list had 300 entries, and has 64\n");
