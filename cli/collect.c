@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "kvcull/policy.h"
+#include "core/base/assert.h"
 
 struct arguments {
     struct cli_common common;
@@ -46,6 +47,7 @@ static bool open_collector(const struct kvc_model_info *info, size_t capacity, s
 
 static void collect_add(struct collector *c, uint32_t layer, const float *query, uint32_t head) {
     const uint32_t d = c->head_size, pairs = c->rotary[layer] / 2;
+    KVC_ASSERT(layer < c->layers && head < c->heads && 2 * pairs <= d);
     double *sum = c->sum + ((size_t)layer * c->heads + head) * d;
     double *length = c->length + ((size_t)layer * c->heads + head) * (d / 2);
 

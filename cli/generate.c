@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "core/base/assert.h"
 
 const char *cli_stop_name(enum cli_stop stop) {
     static const char *const names[] = {"length", "end of turn", "stop text", "context", "interrupted"};
@@ -132,12 +133,14 @@ static size_t waiting(const struct cli_answer *answer, const struct cli_texts *s
                 break;
             }
     }
+    KVC_ASSERT(most <= answer->bytes);
     return most + cli_begun(answer->text, answer->bytes - most);
 }
 
 /* Returns the offset of the first stop text at or after `from`, or SIZE_MAX if there is none. */
 static size_t find_stop(const struct cli_answer *answer, const struct cli_texts *stops, size_t from) {
     size_t first = SIZE_MAX;
+    KVC_ASSERT(from <= answer->bytes);
 
     for (size_t i = 0; i < stops->count; i++) {
         size_t length = strlen(stops->items[i].text);
@@ -165,6 +168,7 @@ static int generate_show(struct writer *writer, size_t until) {
 
     if (!writer->generation->echo || until <= writer->shown)
         return KVC_OK;
+    KVC_ASSERT(until <= answer->bytes);
     cli_write_text(stdout, answer->text + writer->shown, until - writer->shown);
     writer->shown = until;
     return cli_flush(writer->generation->command);
@@ -185,6 +189,7 @@ static int add_token(struct writer *writer, int32_t token, bool *stopped) {
     if (kvc_token_bytes(model, token, writer->first, answer->text + before, writer->capacity - before, &bytes,
                         &error) != KVC_OK)
         return cli_report(writer->generation->command, &error);
+    KVC_ASSERT(before + bytes < writer->capacity);
     answer->bytes += bytes;
     answer->text[answer->bytes] = '\0';
     if (bytes > 0)
@@ -279,6 +284,7 @@ static int answer_tokens(struct cli_generation *generation, struct writer *write
             return KVC_OK;
         }
         generation->pending = token;
+        KVC_ASSERT(answer->count < generation->limit && answer->count <= writer->token_capacity);
         if (answer->count == writer->token_capacity) {
             int32_t *more = realloc(answer->tokens, 2 * writer->token_capacity * sizeof *more);
 

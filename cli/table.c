@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/base/assert.h"
 
 enum { WIDTH = 100, MOST_COLUMNS = 24, GAP = 2, LEAST_LAST = 20, LEAST_FIRST = 8 };
 
@@ -96,6 +97,7 @@ static void pad(FILE *stream, size_t count) {
  * (policies), otherwise anywhere. */
 static void print_last(FILE *stream, const char *text, size_t indent, size_t width) {
     bool first = true;
+    KVC_ASSERT(width > 0);
 
     do {
         size_t take = 0, seen = 0, space = 0, mark = 0;
@@ -159,6 +161,7 @@ int cli_table_print(const struct cli_command *command, struct cli_table *table, 
     if (!table || table->failed)
         return cli_no_memory(command);
     last = table->columns - 1;
+    KVC_ASSERT(table->cells % table->columns == 0); /* every row is complete */
     for (size_t c = 0; c <= last; c++) {
         width[c] = width_of(table->head[c]);
         headed = headed || width[c] > 0;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "core/base/assert.h"
 
 enum { FIELDS = 6, RANKS_MOST = 4096, NAME_MOST = 4096 };
 static const char heading[] = "kvcull trace 1";
@@ -218,6 +219,7 @@ static void compare(struct comparison *c) {
     const bool same_ranks = c->a->ranks == c->b->ranks;
     for (size_t i = 0; i < c->a->count; i++) {
         const struct line *a = &c->a->lines[i], *b = find_line(c->b, a, same_ranks);
+        KVC_ASSERT(a->rank < c->a->ranks);
         if (!b) {
             c->only_a++;
             continue;

@@ -1,5 +1,6 @@
 /* utf8.c - splits text into complete, incomplete and invalid UTF-8 characters. */
 #include "cli/cli.h"
+#include "core/base/assert.h"
 
 size_t cli_part(const char *text, size_t bytes, enum cli_part *kind) {
     const unsigned char *at = (const unsigned char *)text;
@@ -42,6 +43,7 @@ void cli_write_text(FILE *stream, const char *text, size_t bytes) {
     for (size_t i = 0; i < bytes;) {
         enum cli_part kind;
         size_t n = cli_part(text + i, bytes - i, &kind);
+        KVC_ASSERT(n > 0 && n <= bytes - i);
 
         if (kind == CLI_CHARACTER)
             fwrite(text + i, 1, n, stream);

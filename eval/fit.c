@@ -1,6 +1,7 @@
 /* fit.c - makes samples of a given length. Generated texts get as many lines, words or documents as fit. Texts from
  * files are cut in the middle. */
 #include "eval/prompt.h"
+#include "core/base/assert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,7 @@ static void move_spans(struct eval_sample *sample, size_t before, size_t head, s
         size_t count = 0;
         for (size_t i = 0; i < asked->span_count; i++) {
             struct eval_span span = asked->spans[i];
+            KVC_ASSERT(head + tail <= before && span.start + span.bytes <= before);
             if (span.start >= before - tail)
                 span.start -= before - tail - head;
             else if (span.start + span.bytes > head)
@@ -111,6 +113,7 @@ static void move_spans(struct eval_sample *sample, size_t before, size_t head, s
 static enum kvc_status cut_context(const struct kvc_model *model, struct eval_sample *sample, const int32_t *tokens,
                                    size_t count, size_t keep, struct kvc_error *error) {
     const size_t before = strlen(sample->context);
+    KVC_ASSERT(keep <= count);
     char *head = NULL, *tail = NULL;
     size_t head_bytes = 0, tail_bytes = 0, skip = 0;
     enum kvc_status status = text_of(model, tokens, keep / 2, &head, &head_bytes, error);
@@ -176,6 +179,7 @@ struct search { /* known sizes and their token counts; high 0: no size is known 
 /* Returns the next size to try: by linear interpolation, or, every third time, by bisection. */
 static uint64_t next_size(const struct search *search, uint64_t before, uint64_t before_tokens, uint64_t room,
                           unsigned tries) {
+    KVC_ASSERT(search->low_tokens <= room && (!search->high || search->high_tokens > room));
     const double left = (double)(room - search->low_tokens);
     double step;
     if (!search->high) {

@@ -1,5 +1,6 @@
 /* records.c - finds the objects of a JSON file (JSON lines, or one array), and reads one at a time. */
 #include "eval/records.h"
+#include "core/base/assert.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -85,6 +86,7 @@ static enum kvc_status take_byte(struct finder *finder, char c, struct kvc_error
     }
     if (finder->inside && status == KVC_OK) {
         struct eval_record_place *record = &into->items[into->count - 1];
+        KVC_ASSERT(into->count > 0 && finder->at >= record->start);
         if (finder->array)
             inside_array(finder, c);
         else if (c == '\n')
@@ -134,6 +136,7 @@ static enum kvc_status find_records(struct finder *finder, struct kvc_error *err
             into->hash = eval_hash(into->hash, block, whole);
         for (size_t i = 0; i < whole && status == KVC_OK; i++)
             status = take_byte(finder, block[i], error);
+        KVC_ASSERT(whole <= kept + count && kept + count - whole < 4); /* at most a part of a character is left */
         kept = kept + count - whole;
         memmove(block, block + whole, kept);
     }
@@ -172,6 +175,7 @@ void eval_records_close(struct eval_records *records) {
 
 enum kvc_status eval_records_read(const struct eval_records *records, size_t index, json_t **object,
                                   struct kvc_error *error) {
+    KVC_ASSERT(index < records->count);
     const struct eval_record_place *place = &records->items[index];
     char *text = malloc(place->bytes + 1);
     json_error_t where = {.line = -1};

@@ -4,6 +4,7 @@
 #include "eval/kept.h"
 #include "eval/singly.h"
 #include "eval/windows.h"
+#include "core/base/assert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,7 @@ static int ask_group(struct eval_run *run, struct asking *asking, size_t first, 
     for (size_t i = 0; i < count && *answered && status == KVC_OK; i++) {
         json_t *record = asking->records[first + i];
         const struct eval_answer *answer = &group.answers[i];
+        KVC_ASSERT(record); /* each record is given away once */
         asking->records[first + i] = NULL;
         add_answer(record, asking->prompt, answer, asking->unit->task->score(&asking->sample->asked[0], answer->text),
                    count);
@@ -235,6 +237,7 @@ static int ask_side(struct eval_run *run, struct asking *asking, struct work *wo
     }
     for (size_t first = 0, count; first < asking->count && status == KVC_OK; first += count) {
         count = fitting(run, asking, first);
+        KVC_ASSERT(first + count <= asking->count);
         status = samples_ask(run, asking, first, count);
         work->done += count * asking->unit->length;
         cli_progress(&work->progress, work->done, work->total);

@@ -1,5 +1,6 @@
 /* score.c - scores of answers, and confidence intervals. */
 #include "eval/task.h"
+#include "core/base/assert.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ static bool first_number(const char *text, double *number) {
         else if (at[0] != ',' || !next)
             break;
     }
+    KVC_ASSERT(count < sizeof digits);
     digits[count] = '\0';
     *number = strtod(digits, NULL);
     return true;
@@ -131,6 +133,7 @@ void eval_wilson(double share, double count, double *low, double *high) {
     const double half = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count));
     *low = fmax(0, (middle - half) / whole);
     *high = fmin(1, (middle + half) / whole);
+    KVC_ASSERT(share < 0 || share > 1 || (*low <= share + 1e-9 && *high >= share - 1e-9));
 }
 
 void eval_normal(double sum, double squares, double count, double *low, double *high) {

@@ -1,5 +1,6 @@
 /* spans.c - decodes a prompt's tokens, and finds the tokens of a piece of text. */
 #include "eval/trace.h"
+#include "core/base/assert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,7 @@ enum kvc_status eval_prompt_text_open(const struct kvc_model *model, const struc
                 text->bytes[text->count + b] = '?';
         }
         text->count += status == KVC_OK ? bytes : 0;
+        KVC_ASSERT(text->count <= capacity);
         text->ends[i] = text->count;
     }
     if (text->bytes)
@@ -50,6 +52,7 @@ json_t *eval_prompt_text_json(const struct eval_prompt_text *text) {
     json_t *tokens = json_array();
     size_t from = 0;
     for (size_t i = 0; i < text->tokens; i++) {
+        KVC_ASSERT(text->ends[i] >= from);
         const size_t bytes = text->ends[i] - from;
         const bool ends = i + 1 == text->tokens || bytes == 0 || cli_begun(text->bytes + from, bytes) == 0;
         json_array_append_new(tokens, cli_json_text(text->bytes + from, ends ? bytes : 0));
@@ -82,6 +85,7 @@ enum kvc_status eval_spans_add(struct eval_spans *spans, const struct eval_promp
     spans->items = items;
     while (text->ends[first] <= at)
         first++;
+    KVC_ASSERT(first < text->tokens);
     size_t end = first + 1;
     while (end < text->tokens && text->ends[end - 1] < at + bytes)
         end++;

@@ -1,5 +1,6 @@
 /* windows.c - measures policies on windows of the user's text: perplexity and fidelity. */
 #include "eval/windows.h"
+#include "core/base/assert.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ enum kvc_status eval_window_open(struct eval_run *run, const struct eval_request
     window->count = (size_t)request->length;
     window->tokens = run->text_tokens + request->index * window->count;
     window->prompt = window->count / 2;
+    KVC_ASSERT((request->index + 1) * window->count <= run->text_count);
     return KVC_OK;
 }
 
@@ -105,6 +107,7 @@ static enum kvc_status open_fidelity(struct eval_window *window, struct kvc_erro
     fidelity->tokens = window->tokens;
     fidelity->steps = cli_min(FIDELITY_STEPS, window->count / 2);
     fidelity->count = window->count - fidelity->steps;
+    KVC_ASSERT(fidelity->count > 0);
     fidelity->options = &window->options;
     window->state = fidelity;
     window->free_state = free_fidelity;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/bench/bench.h"
+#include "core/base/assert.h"
 
 void bench_random_tokens(const struct bench *bench, uint64_t *state, int32_t *tokens, uint64_t count) {
     uint32_t vocab = kvc_model_info(bench->model)->vocab;
@@ -49,6 +50,7 @@ static void add_sent(const struct kvc_ranks_traffic *before, struct kvc_ranks_tr
     struct kvc_ranks_traffic now;
 
     if (cli_traffic(&now)) {
+        KVC_ASSERT(now.messages >= before->messages && now.bytes >= before->bytes);
         sent->messages += now.messages - before->messages;
         sent->bytes += now.bytes - before->bytes;
         sent->waited_seconds += now.waited_seconds - before->waited_seconds;

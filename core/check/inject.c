@@ -1,6 +1,7 @@
 /* inject.c - mutants for tests: damages one operation's result with a flipped bit, another index or a missing entry
  * (inject.h). */
 #include "core/check/inject.h"
+#include "core/base/assert.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +46,7 @@ bool kvc_find_newest(struct kvc_device *device, const struct kvc_lists *lists, s
     }
     if (newest->count && lists->order)
         newest->slot = kvc_word_at(device, kvc_all_of(lists->order), newest->base + newest->slot);
+    KVC_ASSERT(newest->count == 0 || newest->slot < newest->slots);
     return newest->count > 0;
 }
 
@@ -79,6 +81,7 @@ void kvc_shift_position(struct kvc_device *device, const struct kvc_lists *lists
 void kvc_swap_slots(struct kvc_device *device, const struct kvc_lists *lists) {
     const struct kvc_span order = kvc_all_of(lists->order);
     const size_t last = lists->host_base[1] - 1;
+    KVC_ASSERT(last >= 1);
     const uint32_t a = kvc_word_at(device, order, last - 1), b = kvc_word_at(device, order, last);
     kvc_put_word(device, order, last - 1, b);
     kvc_put_word(device, order, last, a);
@@ -91,6 +94,7 @@ void kvc_change_index(struct kvc_device *device, const struct kvc_lists *lists, 
         const uint32_t held = kvc_word_at(device, kvc_all_of(lists->count), h);
         const uint32_t count = kvc_word_at(device, kvc_all_of(list->count), h);
         const size_t first = (size_t)h * list->stride;
+        KVC_ASSERT(count <= list->stride);
         for (uint32_t i = 0, before = 0; i < count; i++) { /* before: the lowest index that is still unused */
             const uint32_t index = kvc_word_at(device, indices, first + i);
             if (index > before || (i + 1 == count && index + 1 < held)) {

@@ -4,6 +4,7 @@
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/check/verify.h"
+#include "core/base/assert.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -50,6 +51,7 @@ static enum kvc_status run_operation(struct kvc_verify *v, const struct kvc_veri
         operation->one_case(v);
         end_case(v);
         v->row.cases++;
+        KVC_ASSERT(v->held_count == 0 && v->buffer_count == 0);
     }
     if (inject)
         kvc_inject_end(v->device[1]);

@@ -4,6 +4,7 @@
 
 #include "core/base/integers.h"
 #include "core/check/verify.h"
+#include "core/base/assert.h"
 
 struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, uint32_t most_blocks, bool ordered) {
     static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 33};
@@ -121,6 +122,7 @@ static bool make_plan(struct kvc_verify *v, const struct kvc_lists_shape *shape,
         scramble(v, order, filled(v, out, h));
         for (uint32_t i = filled(v, out, h); i < out->slots[h]; i++)
             order[i] = i;
+        KVC_ASSERT(out->count[h] <= filled(v, out, h) && filled(v, out, h) <= out->slots[h]);
         for (uint32_t r = 0; r < out->count[h]; r++) { /* ascending, with gaps */
             position += (int32_t)(kvc_verify_range(v, 0, 3) ? 0 : kvc_verify_range(v, 0, 9));
             plan->position[plan->base[h] + order[r]] = position++;
@@ -144,6 +146,7 @@ static void fill_head(struct kvc_verify *v, int side, const struct kvc_lists *li
                              rows * sizeof(int32_t)};
     const void *contents[6] = {host_base, NULL, blocks + kvc_first_block(lists->host_base[h], h), k, values, positions};
     struct kvc_segment segment = {.lists = &one, .rows = rows, .stored = rows};
+    KVC_ASSERT(rows <= slots && slots % KVC_TILE == 0);
     for (int i = 0; i < 6 && v->status == KVC_OK; i++) {
         v->status = ops->buffer_create(device, KVC_MEMORY_SCRATCH, bytes[i], &made[i], &v->error);
         if (v->status == KVC_OK && contents[i])
@@ -227,6 +230,7 @@ void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape,
         for (uint32_t i = 0, h = 0; i < all; i++) {
             while (i >= plan.base[h + 1] / KVC_TILE)
                 h++;
+            KVC_ASSERT(h < shape->kv_heads && i + h < named);
             numbers[side][i + h] = taken[shuffle[i]]; /* all slots are in whole blocks */
         }
         if (v->status == KVC_OK)
@@ -254,6 +258,7 @@ void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *li
         return;
     for (uint32_t h = 0; h < heads; h++) {
         uint32_t of = kvc_verify_range(v, 0, 4); /* from none to all, in quarters */
+        KVC_ASSERT(lists->count[h] < stride);
         for (uint32_t r = 0; r < lists->count[h]; r++)
             if (of == 4 || kvc_verify_range(v, 0, 3) < of)
                 index[(size_t)h * stride + count[h]++] = r;

@@ -30,10 +30,10 @@ models/chat: core/base/assert.h models/files/json.h models/tokenizer models/jinj
 models/config: core/base core/engine/network.h models/files models/config
 models/session: core/base core/engine models/files/output.h models/fingerprint.h models/model.h models/session
 models/convert: core/base core/engine models/files models/config models/tokenizer models/convert
-cli: cli
-cli/eval.c: cli eval/eval.h
-cli/serve.c: cli serve/options.h
-eval: cli/cli.h eval
+cli: core/base/assert.h cli
+cli/eval.c: core/base/assert.h cli eval/eval.h
+cli/serve.c: core/base/assert.h cli serve/options.h
+eval: core/base/assert.h cli/cli.h eval
 serve: core/base/assert.h cli/cli.h serve
 examples:
 bench: core/base core/engine policies/select_sizes.h bench

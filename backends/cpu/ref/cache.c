@@ -39,7 +39,6 @@ void KVC_REF(append)(struct kvc_device *device, const struct kvc_append *args) {
 }
 
 void KVC_REF(drop)(struct kvc_device *device, const struct kvc_drop *args) {
-    KVC_ASSERT(args->rows > 0);
     struct kvc_lists *lists = args->lists;
     uint32_t *count = lists->count->data;
     (void)device;

@@ -116,6 +116,7 @@ struct append_job {
 static void empty_state(const struct kvc_lists *lists, uint32_t h, uint32_t slot, uint32_t n) {
     const uint32_t slots = slots_of(lists, h);
     float *state = lists->state && n ? state_of(lists, h) + slot : NULL;
+    KVC_ASSERT(!n || slot + n <= slots);
     for (uint32_t c = 0; state && c < lists->columns; c++)
         if (n == 1)
             state[(size_t)c * slots] = 0.0f;
@@ -143,6 +144,7 @@ static void append_task(void *argument, size_t task, unsigned thread) {
                 break;
             }
             const uint32_t slot = kvc_list_slot(lists, h, *count);
+            KVC_ASSERT(slot < slots_of(lists, h));
             if (lists->position)
                 ((int32_t *)lists->position->data)[lists->host_base[h] + slot] = job->positions[row];
             saturated += store_row(&lists->format, kvc_list_key(lists, h, slot), job->k + at);
@@ -210,6 +212,7 @@ static void evict(struct kvc_device *device, const struct kvc_evict *args) {
         const uint32_t *indices = (const uint32_t *)args->kept->index->data + (size_t)h * args->kept->stride;
         if (kept_count == *count)
             continue;
+        KVC_ASSERT(kept_count < *count && kept_count <= args->kept->stride);
         if (!lists->order) {
             kvc_cpu_failed((struct kvc_cpu *)device, KVC_RESOURCE, "evict: the lists have no order yet");
             return;
@@ -229,18 +232,21 @@ static void evict(struct kvc_device *device, const struct kvc_evict *args) {
         }
         for (; index < *count; index++)
             evicted[gone++] = order[index];
+        KVC_ASSERT(next == kept_count && next + gone == *count); /* the kept indices ascend */
         memcpy(order + next, evicted, gone * sizeof *order);
         *count = next;
     }
 }
 
 static void identity(struct kvc_device *device, const struct kvc_identity *args) {
+    KVC_ASSERT(args->lists->order && args->lists->position);
     struct kvc_lists *lists = args->lists;
     memo_forget((struct kvc_cpu *)device, lists);
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t *order = (uint32_t *)lists->order->data + lists->host_base[h], s = 0;
         int32_t *position = (int32_t *)lists->position->data + lists->host_base[h];
         const uint32_t slots = slots_of(lists, h); /* a multiple of KVC_EXTRA_SLOTS, so the loop stores whole vectors */
+        KVC_ASSERT(slots % LANES == 0);
         for (; s < slots; s += LANES) {
             const vi number = vi_add(vi_ascending(), vi_set((int32_t)s));
             vi_store(order + s, number);
@@ -292,6 +298,7 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
             continue;
         while (used[lowest])
             lowest++;
+        KVC_ASSERT(lowest < slots);
         to[r] = lowest;
         used[lowest] = true;
         memcpy(kvc_list_key(dst, h, lowest), kvc_list_key(src, h, slot), row_bytes);
@@ -319,6 +326,7 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
         for (uint32_t s = 0; s < slots; s++)
             if (!used[s])
                 *order++ = s;
+        KVC_ASSERT(order == (const uint32_t *)dst->order->data + dst->host_base[h] + slots);
     }
 }
 
@@ -326,6 +334,7 @@ static void relayout(struct kvc_device *device, const struct kvc_relayout *args)
     struct kvc_lists *dst = args->dst;
     const struct kvc_lists *src = args->src;
     struct relayout_job job = {.cpu = (struct kvc_cpu *)device, .dst = dst, .src = src};
+    KVC_ASSERT(dst->kv_heads == src->kv_heads && (dst->order || !src->order));
     double work = 0.0;
     memo_forget(job.cpu, src);
     memo_forget(job.cpu, dst);

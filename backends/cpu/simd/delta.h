@@ -52,6 +52,7 @@ static void convolve_task(void *argument, size_t task, unsigned thread) {
 static void convolve(struct kvc_device *device, const struct kvc_convolve *args) {
     const struct kvc_cpu *cpu = (const struct kvc_cpu *)device;
     struct delta_job job = {.convolve = args, .pieces = (args->channels + LANES - 1) / LANES};
+    KVC_ASSERT(args->taps >= 1 && args->taps <= KVC_DELTA_TAPS_MOST && args->state_at % sizeof(float) == 0);
     double work = 0;
     for (size_t s = 0; s < args->segment_count; s++)
         work += (double)args->segments[s].rows * (double)job.pieces * (2 * args->taps + 40);
@@ -121,6 +122,7 @@ static void delta_task(void *argument, size_t task, unsigned thread) {
 static void delta_rule(struct kvc_device *device, const struct kvc_delta_rule *args) {
     const struct kvc_cpu *cpu = (const struct kvc_cpu *)device;
     struct delta_job job = {.rule = args, .pieces = (args->value_size + DELTA_ROWS - 1) / DELTA_ROWS};
+    KVC_ASSERT(args->key_heads > 0 && args->heads % args->key_heads == 0 && args->key_size <= KVC_DELTA_KEY_MOST);
     double work = 0;
     for (size_t s = 0; s < args->segment_count; s++)
         work += (double)args->segments[s].rows * args->heads * args->value_size * (args->key_size + 20.0) * 6 / LANES;

@@ -52,6 +52,7 @@ static void route_task(void *argument, size_t task, unsigned thread) {
 static void route(struct kvc_device *device, const struct kvc_route *args) {
     const struct kvc_cpu *cpu = (const struct kvc_cpu *)device;
     struct experts_job job = {.route = args, .piece = 8};
+    KVC_ASSERT(args->used >= 1 && args->used <= args->experts && args->experts <= KVC_EXPERTS_MOST);
     const double work = (double)args->rows * args->experts * (40.0 / LANES + args->used);
     kvc_threads_run(threads_for(cpu, work), (args->rows + job.piece - 1) / job.piece, route_task, &job);
     kvc_number_pairs(args);
@@ -62,6 +63,7 @@ static void sum_task(void *argument, size_t task, unsigned thread) {
     const struct kvc_expert_sum *args = job->sum;
     const size_t i = task / job->pieces, width = args->width, used = args->used;
     const size_t vectors = (width + LANES - 1) / LANES, part = task % job->pieces;
+    KVC_ASSERT(i < args->rows);
     const size_t last = vectors * (part + 1) / job->pieces * LANES;
     const uint32_t *pair = (const uint32_t *)kvc_span_data(args->pair) + i * used;
     const float *share = (const float *)kvc_span_data(args->share) + i * used, *y = kvc_span_data(args->y);

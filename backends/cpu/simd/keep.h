@@ -20,6 +20,7 @@ struct pool_job {
 /* Returns the pooled value at index r, for an r near an end of x [n]. */
 static float pool_one(const float *x, uint32_t n, uint32_t r, uint32_t kernel, enum kvc_pooling pooling) {
     const uint32_t half = kernel / 2;
+    KVC_ASSERT(r < n);
     const uint32_t first = r > half ? r - half : 0, last = n - 1 - r > half ? r + half : n - 1;
     float value = pooling == KVC_POOL_MAX ? x[first] : 0.0f;
     for (uint32_t i = first; i <= last; i++)
@@ -43,6 +44,7 @@ static void pool_task(void *argument, size_t task, unsigned thread) {
     const struct pool_job *job = argument;
     const uint32_t count = ((const uint32_t *)job->lists->count->data)[task / job->rows], half = job->kernel / 2;
     const uint32_t n = job->tail < count ? count - (uint32_t)job->tail : 0;
+    KVC_ASSERT(count <= job->stride);
     const float *x = job->in + task * job->stride;
     float *y = job->out + task * job->stride;
     uint32_t r = 0;
@@ -81,6 +83,7 @@ static void pool(struct kvc_device *device, const struct kvc_pool *args) {
                            args->kernel,
                            args->tail,
                            args->pooling};
+    KVC_ASSERT(args->kernel > 0 && (args->out.buffer != args->in.buffer || args->out.offset != args->in.offset));
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
         work += (double)((const uint32_t *)lists->count->data)[h] * args->rows * (args->kernel + 4.0) / LANES;
@@ -100,6 +103,7 @@ struct group_job {
 static void group_task(void *argument, size_t h, unsigned thread) {
     const struct group_job *job = argument;
     const uint32_t count = ((const uint32_t *)job->lists->count->data)[h];
+    KVC_ASSERT(count <= job->stride);
     const float *x = job->in + h * job->rows * job->stride;
     float *y = job->out + h * job->stride;
     (void)thread;
@@ -159,6 +163,7 @@ static uint32_t count_above(const int32_t *keys, uint32_t n, int32_t bound) {
  * reach. */
 static int32_t threshold(const int32_t *keys, uint32_t n, uint32_t top) {
     uint32_t found = 0; /* the bound as an unsigned key */
+    KVC_ASSERT(top > 0 && top <= n);
     for (int bit = 31; bit >= 0; bit--) {
         const uint32_t tried = found | 1u << bit;
         if (count_above(keys, n, (int32_t)((tried - 1) ^ 0x80000000u)) >= top)
@@ -184,6 +189,7 @@ static uint32_t last_lowest(const int32_t *keys, uint32_t n) {
     vi low = vi_set(INT32_MAX);
     uint32_t i = 0;
     int32_t lane[LANES], least = INT32_MAX;
+    KVC_ASSERT(n > 0);
     for (; i + LANES <= n; i += LANES) {
         const vi x = vi_load(keys + i);
         low = vi_select(vi_greater(low, x), x, low);
@@ -224,6 +230,7 @@ static uint32_t *write_top(uint32_t *next, uint32_t low, const int32_t *keys, ui
     const uint32_t *full = next + top;
     uint32_t equal = top - count_above(keys, n, bound), tied = 0;
     int32_t tie_bound = INT32_MIN;
+    KVC_ASSERT(top < n && equal >= 1 && equal <= top);
     for (uint32_t i = 0; ties && i < n; i++)
         if (keys[i] == bound)
             ((float *)(void *)tie_keys)[tied++] = ties[i];
@@ -269,6 +276,7 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
     high = kvc_min_u32(recent, high);
     if (high < low || count <= rule->limit)
         high = low;
+    KVC_ASSERT(low <= high && high <= count);
     const uint32_t candidates = high - low, forced = count - candidates;
     uint64_t top = rule->top;
     if (rule->fill > forced && top < rule->fill - forced)
@@ -295,6 +303,7 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
         }
     }
     next = count_up(next, high, count - high);
+    KVC_ASSERT((size_t)(next - indices) <= kvc_min_u32(count, job->kept->stride));
     ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - indices);
 }
 
@@ -308,6 +317,7 @@ static void keep(struct kvc_device *device, const struct kvc_keep_rules *args) {
                            .ties = args->ties.buffer ? (const float *)kvc_span_data(args->ties) : NULL,
                            .stride = args->stride,
                            .kept = args->kept};
+    KVC_ASSERT(args->rule_count == 1 || args->rule_count == lists->kv_heads);
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
@@ -354,6 +364,7 @@ static void shares(struct kvc_device *device, const struct kvc_shares *args) {
         equal -= kvc_min_u32(reach, equal);
         mine += (n + LANES - 1) / LANES * LANES;
     }
+    KVC_ASSERT(equal == 0); /* the shares add up to the slots */
 }
 
 #endif

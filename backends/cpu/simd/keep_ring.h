@@ -44,10 +44,12 @@ static struct ring_head open_ring_head(const struct keep_ring_job *job, uint32_t
                              .slots = lists->host_base[h + 1] - base,
                              .old = indices_before(lists, h, job->rule->recent)};
     head.used = head.order ? slots_in_use(head.order, head.old) : head.old;
+    KVC_ASSERT(head.used <= head.slots);
     return head;
 }
 
 INLINE const float *ring_column_of(const struct ring_head *head, uint32_t column) {
+    KVC_ASSERT(column < head->job->lists->columns);
     return head->state + (size_t)column * head->slots;
 }
 
@@ -100,6 +102,7 @@ static uint32_t lowest_index(const struct ring_head *head, const float *score, f
                              float *near) {
     const struct kvc_ring *ring = head->job->ring;
     const uint32_t old = head->old;
+    KVC_ASSERT(old >= 2);
     uint32_t indices[LOWEST_MOST], found = 0, gone = old - 1;
     int32_t least = 0;
     float bound = kvc_infinity();
@@ -174,6 +177,7 @@ static void keep_ring_task(void *argument, size_t task, unsigned thread) {
         int32_t *keys = bump_take(&at, capacity);
         const uint32_t gone =
             lowest_index(&head, job->scores ? job->scores + (size_t)h * job->stride : NULL, sums, keys, near);
+        KVC_ASSERT(gone < head.old);
         next = count_up(indices, 0, gone);
         next = count_up(next, gone + 1, count - gone - 1);
     }
@@ -206,6 +210,9 @@ static void keep_ring(struct kvc_device *device, const struct kvc_keep_ring *arg
         kvc_run_keep_ring_apart(device, args);
         return;
     }
+    KVC_ASSERT(args->ring->ring > 0 && args->ring->first + args->ring->ring <= lists->columns);
+    KVC_ASSERT(args->ring->sums == UINT32_MAX ||
+               args->ring->sums + kvc_ring_blocks(args->ring->ring) <= lists->columns);
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t slots = lists->host_base[h + 1] - lists->host_base[h];
         job.slots_most = kvc_max_u32(slots, job.slots_most);

@@ -115,6 +115,7 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
     lay_out_pages(job, &work, scratch);
     const struct head_entries head = head_open(job->lists, job->view, h, work.block);
     uint32_t place = job->rows < places ? places - job->rows : 0;
+    KVC_ASSERT((places + page - 1) / page <= job->pages->stride);
     for (; place < places && place % page != 0; place++) /* completes a page that already has keys; splits is 1 then */
         if (split == 0) {
             dequantize_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);

@@ -62,6 +62,7 @@ static void rotate_keys(struct kvc_device *device, const struct kvc_rotate_keys 
         job.tiles = kvc_max_u32(tiles, job.tiles);
         work += (double)count * lists->format.head_size * 2;
     }
+    KVC_ASSERT(args->first + lists->format.head_size <= lists->columns && args->rotary <= lists->format.head_size);
     memo_forget(job.cpu, lists);
     if (job.tiles)
         kvc_threads_run(threads_for(job.cpu, work), (size_t)job.tiles * lists->kv_heads, rotate_task, &job);

@@ -30,6 +30,7 @@ static void run_pieces(struct kvc_device *device, struct rows_job *job, kvc_task
         return;
     job->piece = threads ? (job->count + wanted - 1) / wanted : job->count;
     job->piece = (job->piece + least - 1) / least * least;
+    KVC_ASSERT(job->width > 0 && job->piece > 0);
     kvc_threads_run(threads, (job->count + job->piece - 1) / job->piece, run, job);
 }
 
@@ -72,8 +73,10 @@ static void embed_row(const struct kvc_weight *table, size_t row, float *to) {
 static void embed_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
     (void)thread;
-    for (size_t i = task * job->piece; i < piece_end(job, task); i++)
+    for (size_t i = task * job->piece; i < piece_end(job, task); i++) {
+        KVC_ASSERT(job->index[i] < job->table->outputs);
         embed_row(job->table, job->index[i], job->y + i * job->width);
+    }
 }
 
 static void embed(struct kvc_device *device, const struct kvc_embed *args) {

@@ -46,6 +46,7 @@ static size_t groups_of(const struct kvc_int8_call *call) { return (call->K + 25
 static void fill_group(struct kvc_int8_group *to, const struct kvc_int8_call *call, size_t row, size_t group) {
     const size_t k = group * 256, blocks = kvc_min_u64(call->K - k, 256) / 32;
     const kvc_i32 *sum = call->sum + (row * call->K + k) / 16;
+    KVC_ASSERT(group < groups_of(call) && blocks > 0);
     memset(to, 0, sizeof *to);
     memcpy(to->quant, call->quant + row * call->K + k, blocks * 32);
     memcpy(to->scale, call->scale + (row * call->K + k) / 32, blocks * sizeof *to->scale);
@@ -110,6 +111,7 @@ static void run_gemm(struct job *job) {
     /* makes tiles of nearly equal height: eight rows become four and four instead of six and two */
     if (job->kernels->prepare)
         job->call.tile_rows = (job->call.rows + job->tiles - 1) / job->tiles;
+    KVC_ASSERT(job->call.tile_rows <= job->kernels->tile_rows && job->call.tile_rows * job->tiles >= job->call.rows);
     job->panel_bytes = job->kernels->panel_bytes(&job->call);
     if (job->kernels->prepare) {
         job->prepared_bytes = (job->tiles * job->kernels->prepared_words(&job->call) * 4 + 63) / 64 * 64;
@@ -140,6 +142,7 @@ void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, c
                                       .rows = args->rows,
                                       .K = (size_t)w->inputs,
                                       .N = (size_t)w->outputs};
+    KVC_ASSERT(job.call.K % KVC_INT8_BLOCK == 0 && kvc_span_holds(args->y, (uint64_t)args->rows * w->outputs));
     if (args->rows <= kernels->few)
         run_small_batch(&job);
     else

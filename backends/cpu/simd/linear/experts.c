@@ -78,6 +78,7 @@ static void run_small(struct experts *s, const struct kvc_expert_linear *args) {
             s->kernels->gemv_start(&s->call[s->count], (float *)(void *)(own + calls) + s->count * ordered);
         s->count++;
     }
+    KVC_ASSERT(s->count == count);
     const size_t outputs = kvc_divide_up(s->call->N, 64), wanted = threads == 1 ? 1 : kvc_divide_up(4 * threads, count);
     s->parts = kvc_min_u64(wanted, outputs);
     kvc_threads_run(s->cpu->threads, count * s->parts, part_task, s);
@@ -89,6 +90,7 @@ void kvc_expert_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels 
     const uint32_t *first = kvc_span_data(args->first);
     if (args->w->outputs == 0)
         return;
+    KVC_ASSERT(first[0] == 0 && first[args->experts] == args->pairs);
     run_small(&s, args);
     for (uint32_t e = 0; e < args->experts; e++) {
         const uint32_t rows = first[e + 1] - first[e];

@@ -23,6 +23,7 @@ static void side_by_side(void *argument, size_t task, unsigned thread) {
     struct share *s = argument;
     size_t N = s->call.N, first = N / s->parts * task + kvc_min_u64(task, N % s->parts);
     size_t last = first + N / s->parts + (task < N % s->parts);
+    KVC_ASSERT(first <= last && last <= N);
     if (s->call.rows == 1) {
         s->kernels->gemv(&s->call, first, last);
         return;
@@ -49,6 +50,7 @@ static void panel(void *argument, size_t task, unsigned thread) {
         part = (task - s->whole) % s->row_blocks;
         parts = s->row_blocks;
     }
+    KVC_ASSERT(number * s->kernels->tile_outputs < s->call.N);
     size_t first = s->tiles * part / parts, last = s->tiles * (part + 1) / parts;
     float *scratch = scratch_of(s, thread);
     if (scratch)
@@ -71,6 +73,8 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
                                       .rows = rows,
                                       .K = (size_t)w->inputs,
                                       .N = (size_t)w->outputs};
+    KVC_ASSERT(kvc_span_holds(args->x, (uint64_t)rows * w->inputs) &&
+               kvc_span_holds(args->y, (uint64_t)rows * w->outputs));
     if (rows == 1 || rows <= kernels->few) {
         /* Each thread gets contiguous outputs in a few parts, so that the others need not wait for a thread that starts
          * late. */
@@ -93,6 +97,7 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
     s.tiles = (rows + kernels->tile_rows - 1) / kernels->tile_rows;
     s.whole = threads == 1 ? panels : panels < tasks ? 0 : panels - threads - panels % threads;
     s.stretch = s.whole / threads;
+    KVC_ASSERT(s.whole <= panels && s.whole % threads == 0); /* `panel` numbers them by thread */
     s.row_blocks = 1;
     while (s.row_blocks * 4 <= s.tiles && (s.whole ? s.row_blocks < 4 : panels * s.row_blocks < tasks))
         s.row_blocks *= 2;

@@ -20,6 +20,7 @@ static void column_scores_task(void *argument, size_t h, unsigned thread) {
     const float *column =
         (const float *)lists->state->data + (size_t)lists->columns * base + (size_t)job->first * slots;
     float *scores = job->scores + h * job->stride;
+    KVC_ASSERT(count <= job->stride);
     /* sum by slot first, then put the sums in order */
     if (order && job->columns > 1 && slots <= 2 * count + KVC_TILE) {
         float *sums = kvc_cpu_scratch(job->cpu, thread, slots * sizeof *sums);
@@ -66,6 +67,7 @@ static void scores_column_task(void *argument, size_t h, unsigned thread) {
 }
 
 static void run_columns(struct kvc_device *device, struct columns_job *job, kvc_task_fn *run) {
+    KVC_ASSERT(job->columns > 0 && job->first + job->columns <= job->lists->columns);
     double work = 0.0;
     for (uint32_t h = 0; h < job->lists->kv_heads; h++)
         work += (double)((const uint32_t *)job->lists->count->data)[h] * job->columns * (job->lists->order ? 3.0 : 1.0);

@@ -122,6 +122,7 @@ static double entries_work(const struct kvc_lists *lists, double each, uint32_t 
 
 static void entry_scores(struct kvc_device *device, const struct kvc_entry_scores *args) {
     struct entry_scores_job job = {(struct kvc_cpu *)device, args, 0};
+    KVC_ASSERT(args->kind <= KVC_ENTRY_APART);
     const double each = args->lists->format.head_size * (args->kind == KVC_ENTRY_APART ? 8.0 : 2.0) / LANES + 16.0;
     const double work = entries_work(args->lists, each, &job.blocks_most);
     kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, entry_scores_task, &job);
@@ -226,6 +227,7 @@ static void lag_scores_task(void *argument, size_t task, unsigned thread) {
         return;
     lay_out_lag(job, &work, scratch);
     const struct head_entries head = head_open(args->lists, NULL, (uint32_t)task, work.block);
+    KVC_ASSERT(lag >= 2 && head.count <= args->stride);
     const uint32_t parts = head.count > args->first ? (head.count - args->first) / lag : 0;
     for (uint32_t index = 0; index < head.count; index++)
         score[index] = (float)lag;
@@ -403,6 +405,7 @@ static void output_norms_task(void *argument, size_t task, unsigned thread) {
 
 static void output_norms(struct kvc_device *device, const struct kvc_output_norms *args) {
     struct norms_job job = {(struct kvc_cpu *)device, args, 0};
+    KVC_ASSERT(args->heads % args->lists->kv_heads == 0);
     const double group = (double)args->heads / args->lists->kv_heads;
     const double each = group * args->outputs * (args->lists->format.head_size * 2.0 / LANES + 6.0);
     const double work = entries_work(args->lists, each, &job.blocks_most);
@@ -415,6 +418,7 @@ static void weigh_scores_task(void *argument, size_t task, unsigned thread) {
     const uint32_t kept = ((const uint32_t *)args->kept->count->data)[task];
     const uint32_t count = ((const uint32_t *)args->lists->count->data)[task];
     const float *factor = (const float *)kvc_span_data(args->factor) + task * args->stride;
+    KVC_ASSERT(kept <= count && count <= args->stride && (kept == 0 || index[kept - 1] < count));
     float *score = (float *)kvc_span_data(args->scores) + task * args->stride;
     (void)thread;
     for (uint32_t r = 0; r < count; r++)

@@ -16,6 +16,7 @@ static void moments_task(void *argument, size_t task, unsigned thread) {
     const struct query_moments_job *job = argument;
     const struct kvc_query_moments *args = job->args;
     const size_t d = args->head_size, width = args->heads * d, half = args->interleaved / 2;
+    KVC_ASSERT(2 * half <= d);
     const float *from = (const float *)kvc_span_data(args->q) + task * d;
     float *sum = (float *)kvc_span_data(args->sums) + task * (d + 1) * d;
     float *q = kvc_cpu_scratch(job->cpu, thread, d * sizeof *q);

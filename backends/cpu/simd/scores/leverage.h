@@ -196,6 +196,7 @@ static void weigh_mass_task(void *argument, size_t task, unsigned thread) {
 
 static void chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *args) {
     struct chunk_mass_job job = {.cpu = (struct kvc_cpu *)device, .args = args};
+    KVC_ASSERT(args->chunk > 0 && args->column < args->lists->columns);
     uint32_t most = 0;
     for (uint32_t h = 0; h < args->lists->kv_heads; h++)
         most = kvc_max_u32(((const uint32_t *)args->lists->count->data)[h], most);
@@ -397,6 +398,7 @@ static void leverage_task(void *argument, size_t task, unsigned thread) {
 
 static void leverage_scores(struct kvc_device *device, const struct kvc_leverage_scores *args) {
     struct leverage_job job = {(struct kvc_cpu *)device, args, 0};
+    KVC_ASSERT(!args->cosine.buffer == !args->sine.buffer);
     const double d = args->lists->format.head_size, each = (d * d + 8.0 * d) / LANES + 30.0;
     const double work = entries_work(args->lists, each, &job.blocks_most) + args->lists->kv_heads * d * d * d;
     kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, leverage_task, &job);

@@ -347,6 +347,7 @@ static void noise_end(const struct probabilities_tile *last) {
 /* Computes M and L of the noisy scores. Keeps the scores of a single query, so that they are computed once. */
 static void noise_run(struct mass_job *mass) {
     const struct kvc_probabilities *rows = mass->job.rows;
+    KVC_ASSERT(rows->heads % rows->kv_heads == 0);
     const size_t cells = mass->tiles * (size_t)rows->queries * rows->heads;
     mass->tile_maximum = mass->job.shared_capacity;
     mass->tile_sum = mass->tile_maximum + cells;
@@ -423,6 +424,7 @@ static void accumulate(struct kvc_device *device, const struct kvc_accumulate *a
     const struct kvc_probabilities *rows = args->probabilities;
     const int32_t *positions = kvc_span_data(rows->positions);
     const size_t f = sizeof(float), heads = rows->heads;
+    KVC_ASSERT(args->column + 2 <= rows->lists->columns);
     for (uint32_t from = 0, to; from < rows->queries; from = to) {
         struct kvc_probabilities some = *rows;
         for (to = from + 1; to < rows->queries && to - from < KVC_TILE && positions[to] % (int32_t)KVC_TILE != 0; to++)

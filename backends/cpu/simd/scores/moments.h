@@ -107,6 +107,7 @@ static void window_moments(struct kvc_device *device, const struct kvc_window_mo
     struct moments_job job = {
         .scores = kvc_span_data(args->scores), .stride = args->stride, .tail = args->tail, .gamma = args->gamma};
     float *total = kvc_span_data(args->totals);
+    KVC_ASSERT(rows->queries > 0 && rows->heads % rows->kv_heads == 0);
     for (uint32_t h = 0; h < rows->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)rows->lists->count->data)[h];
         const uint32_t capacity = (count + KVC_LANES - 1) / KVC_LANES * KVC_LANES;

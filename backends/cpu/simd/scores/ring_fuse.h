@@ -93,6 +93,7 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
     float *scores = job->scores + (size_t)h * job->stride;
     struct bump at = {NULL, 0};
     const uint32_t old = indices_before(lists, h, job->recent);
+    KVC_ASSERT(old <= count && count <= job->stride);
     memset(scores + old, 0, (count - old) * sizeof *scores);
     if (old == 0 || job->filled == 0) {
         memset(scores, 0, old * sizeof *scores);
@@ -138,6 +139,7 @@ static void ring_fuse(struct kvc_device *device, const struct kvc_ring_fuse *arg
                            .fusion = args->fusion,
                            .scores = kvc_span_data(args->scores),
                            .stride = args->stride};
+    KVC_ASSERT(args->filled <= args->ring && args->first + args->ring <= lists->columns);
     double work = 0.0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t slots = lists->host_base[h + 1] - lists->host_base[h];

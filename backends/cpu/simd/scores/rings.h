@@ -154,6 +154,7 @@ static void ring_write(struct kvc_device *device, const struct kvc_ring_write *a
                            .column = args->first,
                            .ring = args->ring,
                            .kind = args->kind};
+    KVC_ASSERT(args->ring > 0 && args->first + args->ring <= args->probabilities->lists->columns);
     if (probabilities_prepare(&job.job))
         probabilities_run(&job.job);
 }

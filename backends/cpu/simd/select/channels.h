@@ -227,6 +227,7 @@ static void channel_dots(enum kvc_type type, bool bound, unsigned heads, const s
         {{dots_f32_1, dots_f32_2, dots_f32_3, dots_f32_4}, {dots_f16_1, dots_f16_2, dots_f16_3, dots_f16_4}},
         {{bounds_f32_1, bounds_f32_2, bounds_f32_3, bounds_f32_4},
          {bounds_f16_1, bounds_f16_2, bounds_f16_3, bounds_f16_4}}};
+    KVC_ASSERT(heads >= 1 && heads <= DOT_HEADS && dims > 0 && from <= to);
     table[bound][type == KVC_F16][heads - 1](channels, dims, from, to, factor, out, most);
 }
 

@@ -25,6 +25,7 @@ static struct select_head open_choose(const struct select_job *job, const struct
     head.units = (head.entries.places + head.page - 1) / head.page;
     head.low = seen.low < seen.high ? seen.low : head.entries.places;
     head.first = seen.low < seen.high ? seen.low / head.page : head.units;
+    KVC_ASSERT(head.first <= head.units && (job->reads || head.units <= call->stride));
     head.values = work->own;
     head.probability_stride = call->stride;
     if (!job->reads) { /* with reads, scores and probabilities are computed when they are needed, and not stored */

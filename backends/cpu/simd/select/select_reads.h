@@ -305,6 +305,7 @@ static void read_head(const struct kvc_select_reads *call, uint32_t h, const str
     const bool all = places <= call->budget;
     const uint32_t *next = all ? count_up(index, 0, places) : select_places(call, scores, places, keys, index);
     const uint32_t count = (uint32_t)(next - index);
+    KVC_ASSERT(count <= places && count <= call->reads->stride);
     ((uint32_t *)call->reads->count->data)[h] = count;
     struct select_prefetch *ahead = scores ? scores->ahead : NULL;
     const float *rest = call->rest.buffer ? (const float *)kvc_span_data(call->rest) + (size_t)h * group : NULL;

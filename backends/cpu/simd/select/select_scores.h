@@ -21,6 +21,7 @@ static void find_channels(const struct select_job *job, struct select_work *work
         work->channel_keys[c] = INT32_MIN;
     bound = threshold(work->channel_keys, d, dims);
     equal = dims - count_above(work->channel_keys, d, bound);
+    KVC_ASSERT(dims <= d && equal >= 1 && equal <= dims);
     for (uint32_t c = 0; found < dims; c++) {
         const bool reaches = work->channel_keys[c] == bound && equal > 0;
         work->channel[found] = c;
