@@ -72,4 +72,4 @@ if RELOCATABLE
 kvcull_LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
 endif
 # libtool does not record an archive, such as CUDA's runtime, as a dependency of a static libkvcull or of libkvcli.
-kvcull_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS) $(UTF8PROC_LIBS) $(MICROHTTPD_LIBS) $(CUDA_LIBS)
+kvcull_LDADD = libkvcli.la libkvcull.la $(KVC_LIBS) $(MICROHTTPD_LIBS) $(CUDA_LIBS)
