@@ -17,7 +17,7 @@ need() {
     pcre2) have_library libpcre2-8 ;;
     utf8proc) have_library libutf8proc ;;
     xxhash) have_header xxhash.h ;;
-    opencl) have_library OpenCL && have_header CL/cl.h ;;
+    opencl) have_header CL/cl.h && PATH=$PATH:/sbin ldconfig -p 2>/dev/null | grep -q 'libOpenCL\.so\.1' ;;
     opencl-device) ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 ;;
     cmocka) have_library cmocka ;;
     server) have_library libmicrohttpd ;;
