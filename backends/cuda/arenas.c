@@ -114,6 +114,7 @@ void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t byt
     if (bytes > SIZE_MAX - KVC_PADDING - KVC_PIECE)
         return NULL;
     bytes = (bytes + KVC_PADDING + KVC_PIECE - 1) / KVC_PIECE * KVC_PIECE;
+    KVC_ASSERT(!shared || bytes <= KVC_SLAB_BYTES);
     for (allocation = *arena; shared && allocation; allocation = allocation->next) {
         void *memory = take_piece(allocation, bytes);
         if (memory)
@@ -137,6 +138,7 @@ void kvc_cuda_free_piece(struct kvc_cuda *cuda, void *memory) {
     if (!link)
         return;
     allocation = *link;
+    KVC_ASSERT(((unsigned char *)memory - allocation->data) % (ptrdiff_t)KVC_PIECE == 0);
     give_piece(allocation, (size_t)((unsigned char *)memory - allocation->data));
     if (allocation->piece_count > 1 || allocation->piece[0].taken)
         return;

@@ -5,6 +5,7 @@
 #include "core/base/integers.h"
 #include "backends/cuda/cuda.h"
 #include "core/base/types.h"
+#include "core/base/assert.h"
 
 #define KVC_GEMM_ROWS 24u                      /* packing is faster from this number of rows on */
 #define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* limit for the weights that are packed at a time */
@@ -16,6 +17,7 @@ static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * t
 static void launch_small_batch(struct kvc_offload *offload, struct kvc_launch *launch, enum kvc_cuda_kernel first,
                                unsigned type, uint64_t count, uint64_t outputs, uint64_t rows) {
     const unsigned shape = rows == 1 ? 0 : rows <= 4 ? 1 : 2, at_once = rows == 1 ? 1 : rows <= 4 ? 4 : 8;
+    KVC_ASSERT(rows > 0 && count > 0);
     launch->kernel = kvc_cuda_own((enum kvc_cuda_kernel)((unsigned)first + 3 * type + shape)).kernel;
     kvc_launch_run(offload, launch, 128, round_up(count, outputs) / outputs, round_up(rows, at_once) / at_once, 1);
 }
@@ -52,6 +54,7 @@ static void gemm_rows(struct kvc_offload *offload, const struct kvc_linear *args
     kvc_launch_items(offload, &pack, rows * steps, 1, 1);
     for (uint64_t from = 0; from < count; from += at_once) {
         uint64_t here = kvc_min_u64(count - from, at_once);
+        KVC_ASSERT(round_up(here, 128) <= at_once);
         struct kvc_launch product = kvc_cuda_own(block == 128 ? KVC_CUDA_gemm_product_128 : KVC_CUDA_gemm_product_32);
         unsigned char *packed = (unsigned char *)workspace->handle + x_bytes;
         pack = kvc_cuda_own(KVC_CUDA_gemm_pack_w);

@@ -188,6 +188,7 @@ static struct kvc_cuda_graph *make_graph(struct kvc_cuda *cuda, uint64_t key) {
     if (graph->ready)
         (void)cudaStreamSynchronize(cuda->stream);
     free_graph(graph);
+    KVC_ASSERT(queue->call_count > 0 && queue->value_count <= queue->capacity);
     graph->key = key;
     graph->call_count = queue->call_count;
     graph->value_count = queue->value_count;
@@ -217,6 +218,7 @@ static bool update_graph(struct kvc_cuda_graph *graph, const struct kvc_cuda_que
         const struct kvc_cuda_call *call = &queue->calls[i];
         struct kvc_cuda_call *was = &graph->calls[i];
         uint64_t *values = graph->values + was->first;
+        KVC_ASSERT(was->first == call->first && was->count == call->count);
         void *pointers[KVC_ARGUMENTS + 1];
         cudaError_t result;
         if (memcmp(values, queue->values + call->first, call->count * sizeof *values) == 0 &&
