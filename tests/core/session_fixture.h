@@ -2,7 +2,7 @@
 #ifndef KVC_TESTS_CORE_SESSION_FIXTURE_H
 #define KVC_TESTS_CORE_SESSION_FIXTURE_H
 
-#include "tests/core/whole_model.h"
+#include "tests/core/whole_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,9 +13,6 @@
 
 #include <cmocka.h>
 
-static char model_path[512];
-static struct kvc_engine *engine; /* an engine with two threads */
-static struct kvc_model *model;
 static uint32_t vocab;
 static int32_t tokens[4096];
 
@@ -50,27 +47,14 @@ static inline struct kvc_session *open_with(struct kvc_model *m, const char *pol
 
 static int set_up(void **state) {
     (void)state;
-    const struct kvc_engine_options options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     uint64_t random = 1;
-    if (whole_model(KVC_F32, "session", model_path, sizeof model_path, &error) != KVC_OK ||
-        kvc_engine_open(&options, &engine, &error) != KVC_OK ||
-        kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
-        print_error("%s\n", error.text);
+    if (open_whole(NULL, KVC_F32, "session") != 0)
         return -1;
-    }
     vocab = kvc_model_info(model)->vocab;
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         random = random * 6364136223846793005u + 1442695040888963407u;
         tokens[i] = (int32_t)((random >> 33) % vocab);
     }
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    kvc_model_close(model);
-    kvc_engine_close(engine);
-    whole_model_remove(model_path);
     return 0;
 }
 

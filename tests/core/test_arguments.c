@@ -2,7 +2,7 @@
  * refused in one line that gives the valid values. */
 #include "kvcull/check.h"
 #include "kvcull/policy.h"
-#include "tests/core/whole_model.h"
+#include "tests/core/whole_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,9 +13,6 @@
 
 #include <cmocka.h>
 
-static char model_path[512];
-static struct kvc_engine *engine;
-static struct kvc_model *model;
 static struct kvc_error error;
 
 /* Every function checks a geometry that it gets, and also rejects values that an enum does not have. */
@@ -96,26 +93,13 @@ static void test_backends(void **state) {
 
 static int set_up(void **state) {
     (void)state;
-    const struct kvc_engine_options engine_options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
-    if (whole_model(KVC_F16, "arguments", model_path, sizeof model_path, &error) != KVC_OK ||
-        kvc_engine_open(&engine_options, &engine, &error) != KVC_OK ||
-        kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
-        print_error("%s\n", error.text);
+    if (open_whole(NULL, KVC_F16, "arguments") != 0)
         return -1;
-    }
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    kvc_model_close(model);
-    kvc_engine_close(engine);
-    whole_model_remove(model_path);
     return 0;
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_arguments), cmocka_unit_test(test_estimates),
                                        cmocka_unit_test(test_backends)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, close_whole);
 }

@@ -2,7 +2,7 @@
  * instead of a new block, and results are bit-identical. */
 #include "core/engine/cache.h"
 #include "core/engine/session.h"
-#include "tests/core/whole_model.h"
+#include "tests/core/whole_fixture.h"
 #include "tests/method_spec.h"
 
 #include <setjmp.h>
@@ -14,9 +14,6 @@
 
 #include <cmocka.h>
 
-static char model_path[512];
-static struct kvc_engine *engine;
-static struct kvc_model *model;
 static uint32_t vocab;
 static int32_t tokens[2048];
 static struct kvc_error error;
@@ -253,11 +250,7 @@ static void add_methods(void) {
 
 static int open_model(void **state) {
     (void)state;
-    const struct kvc_engine_options options = {
-        .backend = getenv("KVCULL_TEST_BACKEND"), .threads = 2, .math = KVC_MATH_EXACT};
-    if (whole_model(KVC_F32, "spares", model_path, sizeof model_path, &error) != KVC_OK ||
-        kvc_engine_open(&options, &engine, &error) != KVC_OK ||
-        kvc_model_open(engine, model_path, &model, &error) != KVC_OK)
+    if (open_whole(getenv("KVCULL_TEST_BACKEND"), KVC_F32, "spares") != 0)
         return -1;
     vocab = kvc_model_info(model)->vocab;
     add_methods();
@@ -266,16 +259,8 @@ static int open_model(void **state) {
     return 0;
 }
 
-static int close_model(void **state) {
-    (void)state;
-    kvc_model_close(model);
-    kvc_engine_close(engine);
-    whole_model_remove(model_path);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks), cmocka_unit_test(test_bits),
                                        cmocka_unit_test(test_shared), cmocka_unit_test(test_places)};
-    return cmocka_run_group_tests(tests, open_model, close_model);
+    return cmocka_run_group_tests(tests, open_model, close_whole);
 }

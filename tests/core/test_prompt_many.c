@@ -448,5 +448,5 @@ int main(void) {
                                        cmocka_unit_test(test_mixed),        cmocka_unit_test(test_memory),
                                        cmocka_unit_test(test_saturated),    cmocka_unit_test(test_limit),
                                        cmocka_unit_test(test_refused),      cmocka_unit_test(test_methods_that_fail)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, close_whole);
 }

@@ -402,7 +402,7 @@ static int set_up_all(void **state) {
 
 static int tear_down_all(void **state) {
     remove(file_path);
-    return tear_down(state);
+    return close_whole(state);
 }
 
 int main(void) {

@@ -286,5 +286,5 @@ int main(void) {
         cmocka_unit_test(test_nothing_to_do), cmocka_unit_test(test_turns),
         cmocka_unit_test(test_misuse),        cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_after_chunk),   cmocka_unit_test(test_after_take)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, close_whole);
 }

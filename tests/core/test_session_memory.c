@@ -228,5 +228,5 @@ int main(void) {
         cmocka_unit_test(test_blocks_go_back),  cmocka_unit_test(test_steps_keep_their_memory),
         cmocka_unit_test(test_memory_is_freed), cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_estimate),        cmocka_unit_test(test_one_without_memory)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, close_whole);
 }

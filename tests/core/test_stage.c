@@ -2,7 +2,7 @@
  * replays out of order: each is refused in one line and harms nothing else. */
 #include "kvcull/check.h"
 #include "kvcull/policy.h"
-#include "tests/core/whole_model.h"
+#include "tests/core/whole_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,9 +13,6 @@
 
 #include <cmocka.h>
 
-static char model_path[512];
-static struct kvc_engine *engine;
-static struct kvc_model *model;
 static uint32_t vocab;
 static int32_t tokens[600];
 static struct kvc_error error;
@@ -563,26 +560,13 @@ static void test_window_mass(void **state) {
 
 static int set_up(void **state) {
     (void)state;
-    const struct kvc_engine_options engine_options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
-    if (whole_model(KVC_F16, "stage", model_path, sizeof model_path, &error) != KVC_OK ||
-        kvc_engine_open(&engine_options, &engine, &error) != KVC_OK ||
-        kvc_engine_register(engine, &wild, &error) != KVC_OK ||
-        kvc_engine_register(engine, &peeping, &error) != KVC_OK ||
-        kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
-        print_error("%s\n", error.text);
+    if (open_whole(NULL, KVC_F16, "stage") != 0)
         return -1;
-    }
+    FINE(kvc_engine_register(engine, &wild, &error));
+    FINE(kvc_engine_register(engine, &peeping, &error));
     vocab = kvc_model_info(model)->vocab;
     for (uint32_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
         tokens[i] = (int32_t)(i * 7919 % vocab);
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    kvc_model_close(model);
-    kvc_engine_close(engine);
-    whole_model_remove(model_path);
     return 0;
 }
 
@@ -592,5 +576,5 @@ int main(void) {
                                        cmocka_unit_test(test_register),     cmocka_unit_test(test_fails_alone),
                                        cmocka_unit_test(test_limit),        cmocka_unit_test(test_replay),
                                        cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_window_mass)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, close_whole);
 }

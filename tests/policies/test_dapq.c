@@ -3,7 +3,7 @@
  * docs/reference/methods/take.md. */
 #include "kvcull/policy.h"
 #include "tests/oracle/oracle.h"
-#include "tests/core/whole_model.h"
+#include "tests/core/whole_fixture.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -19,9 +19,6 @@
 
 enum { PROMPT = 300, BUDGET = 50 };
 
-static char model_path[512];
-static struct kvc_engine *engine;
-static struct kvc_model *model;
 static int32_t tokens[PROMPT + 1];
 static struct kvc_error error;
 
@@ -280,14 +277,10 @@ static void test_probe_position(void **state) {
 
 static int set_up(void **state) {
     (void)state;
-    const struct kvc_engine_options options = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
     uint64_t random = 5;
-    if (whole_model(KVC_F32, "dapq", model_path, sizeof model_path, &error) != KVC_OK ||
-        kvc_engine_open(&options, &engine, &error) != KVC_OK || kvc_engine_register(engine, &afar, &error) != KVC_OK ||
-        kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
-        print_error("%s\n", error.text);
+    if (open_whole(NULL, KVC_F32, "dapq") != 0)
         return -1;
-    }
+    FINE(kvc_engine_register(engine, &afar, &error));
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         random = random * 6364136223846793005u + 1442695040888963407u;
         tokens[i] = (int32_t)((random >> 33) % kvc_model_info(model)->vocab);
@@ -295,17 +288,9 @@ static int set_up(void **state) {
     return 0;
 }
 
-static int tear_down(void **state) {
-    (void)state;
-    kvc_model_close(model);
-    kvc_engine_close(engine);
-    whole_model_remove(model_path);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_leaves_nothing), cmocka_unit_test(test_content),
                                        cmocka_unit_test(test_estimate),       cmocka_unit_test(test_random),
                                        cmocka_unit_test(test_offset),         cmocka_unit_test(test_probe_position)};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, close_whole);
 }

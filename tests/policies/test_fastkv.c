@@ -1,7 +1,7 @@
 /* test_fastkv.c - fastkv over a whole model: layers above tsp_layer really skip rows, and the last row's result is as
  * if the skipped rows had never existed; limits; errors. */
 #include "core/engine/session.h"
-#include "tests/core/whole_model.h"
+#include "tests/core/whole_fixture.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,9 +14,6 @@
 
 enum { PROMPT = 330, STEPS = 6, TSP = 60, WINDOW = 8 };
 
-static char model_path[512];
-static struct kvc_engine *engine;
-static struct kvc_model *model;
 static uint32_t vocab, layers;
 static int32_t tokens[PROMPT + STEPS];
 static bool goes[PROMPT + STEPS]; /* the entries that the policy `left` keeps above layer 0 */
@@ -264,15 +261,10 @@ static void test_refused(void **state) {
 
 static int open_all(void **state) {
     (void)state;
-    const struct kvc_engine_options options = {
-        .backend = getenv("KVCULL_TEST_BACKEND"), .threads = 2, .math = KVC_MATH_EXACT};
     uint64_t random = 5;
-    if (whole_model(KVC_F32, "fastkv", model_path, sizeof model_path, &error) != KVC_OK ||
-        kvc_engine_open(&options, &engine, &error) != KVC_OK || kvc_engine_register(engine, &left, &error) != KVC_OK ||
-        kvc_model_open(engine, model_path, &model, &error) != KVC_OK) {
-        print_error("%s\n", error.text);
+    if (open_whole(getenv("KVCULL_TEST_BACKEND"), KVC_F32, "fastkv") != 0)
         return -1;
-    }
+    FINE(kvc_engine_register(engine, &left, &error));
     vocab = kvc_model_info(model)->vocab;
     layers = kvc_model_info(model)->layers;
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
@@ -282,17 +274,9 @@ static int open_all(void **state) {
     return 0;
 }
 
-static int close_all(void **state) {
-    (void)state;
-    kvc_model_close(model);
-    kvc_engine_close(engine);
-    whole_model_remove(model_path);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_to_cut), cmocka_unit_test(test_last_layer), cmocka_unit_test(test_cut),
         cmocka_unit_test(test_limits),         cmocka_unit_test(test_progress),   cmocka_unit_test(test_refused)};
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, open_all, close_whole);
 }
