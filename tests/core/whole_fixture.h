@@ -25,8 +25,7 @@ static int close_whole(void **state) {
     (void)state;
     kvc_model_close(model);
     kvc_engine_close(engine);
-    if (!kvc_test_thinned())
-        remove(model_path);
+    whole_model_remove(model_path);
     return 0;
 }
 

@@ -20,4 +20,9 @@ static inline enum kvc_status whole_model(enum kvc_type type, const char *test, 
     return kvc_make_model("tiny", type, 3, path, error);
 }
 
+static inline void whole_model_remove(const char *path) {
+    if (!kvc_test_thinned())
+        remove(path);
+}
+
 #endif
