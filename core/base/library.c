@@ -78,8 +78,8 @@ static bool module_path(size_t i, const char *file, char path[PATH_BYTES]) {
                              file) < PATH_BYTES;
 }
 
-/* Opens a file, and closes nothing that an earlier call opened. A module is opened with its MPI's functions visible to
- * the MPI's own plugins, which older versions of Open MPI need. */
+/* Opens a library or a module. The functions of a module's MPI are made visible to the MPI's own plugins, which older
+ * versions of Open MPI need. */
 static void *open_file(const char *file) {
     char path[PATH_BYTES];
     if (!is_module(file))
@@ -104,14 +104,11 @@ void *kvc_library_open(enum kvc_library_id id, char *why, size_t capacity) {
     const struct library *library = &libraries[id];
     void *handle = open_process(library);
     for (size_t i = 0; !handle && i < FILES && library->files[i]; i++) {
-        (void)dlerror();
+        (void)dlerror(); /* forgets earlier errors */
         handle = open_file(library->files[i]);
-        const char *error = handle || i > 0 ? NULL : dlerror(); /* the first file is the one to install */
-        if (!handle && i == 0)
-            snprintf(why, capacity, "%s",
-                     error                          ? error
-                     : is_module(library->files[0]) ? "its module is not beside the program's library"
-                                                    : "it cannot be opened");
+        const char *error = dlerror();
+        if (!handle && i == 0) /* the reason of the newest version, which a user would install */
+            snprintf(why, capacity, "%s", error ? error : "its module is not beside the program's library");
     }
     return handle;
 }
