@@ -2,13 +2,13 @@
 
 noinst_PROGRAMS += examples/generate examples/sessions examples/policy examples/questions
 examples_generate_SOURCES = examples/generate.c
-examples_generate_LDADD = libkvcull.la
+examples_generate_LDADD = libkvcull.la $(ARCHIVE_LIBS)
 examples_sessions_SOURCES = examples/sessions.c
-examples_sessions_LDADD = libkvcull.la
+examples_sessions_LDADD = libkvcull.la $(ARCHIVE_LIBS)
 examples_questions_SOURCES = examples/questions.c
-examples_questions_LDADD = libkvcull.la
+examples_questions_LDADD = libkvcull.la $(ARCHIVE_LIBS)
 examples_policy_SOURCES = examples/policy.c
-examples_policy_LDADD = libkvcull.la -lm
+examples_policy_LDADD = libkvcull.la $(ARCHIVE_LIBS) -lm
 SHELL_TESTS += examples/check.sh
 SLURM_EXAMPLES = \
 	examples/slurm/bench.sh \

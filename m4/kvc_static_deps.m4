@@ -13,6 +13,9 @@ AC_DEFUN([KVC_STATIC_DEPS], [
         export PKG_CONFIG_LIBDIR
         CPPFLAGS="$CPPFLAGS -isystem $with_static_deps/include"])
     AC_SUBST([KVC_REQUIRES])
+    # All archives, for programs that link a static libkvcull: libtool does not record archives as its dependencies.
+    ARCHIVE_LIBS=
+    AC_SUBST([ARCHIVE_LIBS])
 ])
 # KVC_ARCHIVES(VARIABLE, MODULE): replaces each library in VARIABLE_LIBS by its archive in the library folder of the
 # pkg-config module.
@@ -27,5 +30,6 @@ AC_DEFUN([KVC_ARCHIVES], [
                 [AS_IF([test -e "$kvc_archive"], [kvc_libs="$kvc_libs $kvc_archive"],
                     [AC_MSG_ERROR([--with-static-deps: $2 needs $kvc_archive, which does not exist])])])
         done
-        $1_LIBS=$kvc_libs])
+        $1_LIBS=$kvc_libs
+        ARCHIVE_LIBS="$ARCHIVE_LIBS $kvc_libs"])
 ])
