@@ -343,6 +343,6 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
 
 void kvc_verify_compare_scores(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_twin scores,
                                uint32_t stride) {
-    for (uint32_t h = 0; h < lists->lists[1].kv_heads; h++)
+    for (uint32_t h = 0; v->status == KVC_OK && h < lists->lists[1].kv_heads; h++)
         kvc_verify_compare(v, scores, (size_t)h * stride, lists->count[h], "scores");
 }
