@@ -1,5 +1,6 @@
 # KVC_MPI(WRAPPER): asks a compiler wrapper of MPI for its flags and sets have_openmpi, OPENMPI_CPPFLAGS and OPENMPI_LIBS,
-# or the same of MPICH. Does nothing if the wrapper is missing, or if that MPI was found before.
+# or the variables of MPICH for any other MPI (MPICH, Intel MPI, MVAPICH, Cray MPICH). Does nothing if the wrapper is missing,
+# or if an earlier wrapper belongs to the same MPI.
 AC_DEFUN([KVC_MPI], [
 mpi_cppflags= mpi_libs=
 for word in `$1 -show 2>/dev/null`; do

@@ -18,7 +18,7 @@ struct kvc_direct_way {
 };
 
 extern const struct kvc_direct_way kvc_direct_nccl; /* nccl.c, in builds with CUDA */
-extern const struct kvc_direct_way kvc_direct_mpi;  /* mpi_devices.c, in the modules of MPI */
+extern const struct kvc_direct_way kvc_direct_mpi;  /* mpi_devices.c, in the plug-ins of MPI */
 
 /* Called on all ranks of the link, each with a device. Adds a connection between the devices to link->direct if all of
  * them support one. KVCULL_RANKS_DEVICES=nccl, mpi or host restricts the choice to that transport. The device must

@@ -1,4 +1,4 @@
-/* mpi.c - the communication layer over MPI (2.2 or newer, with MPI_Ibcast 3.0), in a module of its own. An MPI error
+/* mpi.c - the communication layer over MPI (2.2 or newer, with MPI_Ibcast 3.0), in a plug-in of its own. An MPI error
  * ends the program with MPI's own message.
  *
  * Tests set KVCULL_RANKS on rank 0. With "synchronous" a send completes only when its receiver has started to receive,
@@ -16,7 +16,7 @@
 #include "ranks/direct.h"
 #include "core/base/assert.h"
 #include "ranks/mpi_comm.h"
-#include "ranks/mpi_module.h"
+#include "ranks/mpi_plugin.h"
 #include "ranks/watch.h"
 
 enum {
@@ -486,5 +486,5 @@ static enum kvc_status open_mpi(struct kvc_link **link, struct kvc_error *error)
     return KVC_OK;
 }
 
-const struct kvc_mpi_module kvc_mpi_module = {
+const struct kvc_mpi_plugin kvc_mpi_plugin = {
     .version = KVC_VERSION, .link_bytes = sizeof(struct kvc_link), .open = open_mpi};

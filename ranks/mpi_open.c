@@ -1,4 +1,5 @@
-/* mpi_open.c - opens the module of the MPI whose launcher started this process. */
+/* mpi_open.c - opens the plug-in of the MPI whose launcher started this process, or of the other MPI if that one cannot
+ * be opened. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +7,7 @@
 
 #include "core/base/library.h"
 #include "ranks/links.h"
-#include "ranks/mpi_module.h"
+#include "ranks/mpi_plugin.h"
 
 enum { WHY = 200 };
 
@@ -17,8 +18,9 @@ static const struct mpi_name {
 
 enum { NAMES = sizeof names / sizeof *names };
 
-/* Returns the index of the MPI to try first. A program that calls MPI itself decides, then KVCULL_MPI, then the
- * variables of the launcher. Launchers of MPICH, Intel MPI and Slurm's PMI-2 set PMI_RANK. */
+/* Returns the index of the MPI to try first. If the process already contains an MPI, that MPI is first. Otherwise
+ * KVCULL_MPI decides, then the launcher's variables, then Open MPI. Launchers of MPICH, Intel MPI and Slurm's PMI-2 set
+ * PMI_RANK. Returns NAMES if KVCULL_MPI names no MPI. */
 static size_t first_choice(void) {
     const char *wanted = getenv("KVCULL_MPI");
     if (dlsym(RTLD_DEFAULT, "MPI_Init"))
@@ -26,23 +28,24 @@ static size_t first_choice(void) {
     for (size_t i = 0; wanted && i < NAMES; i++)
         if (strcmp(wanted, names[i].value) == 0)
             return i;
-    return !getenv("OMPI_COMM_WORLD_SIZE") && getenv("PMI_RANK") ? 1 : 0;
+    return wanted ? NAMES : !getenv("OMPI_COMM_WORLD_SIZE") && getenv("PMI_RANK") ? 1 : 0;
 }
 
-/* Returns the module, or NULL and the reason. */
-static const struct kvc_mpi_module *find_module(enum kvc_library_id id, char why[WHY]) {
-    const struct kvc_mpi_module *module;
+/* Returns the plug-in, or NULL and the reason. */
+static const struct kvc_mpi_plugin *find_plugin(enum kvc_library_id id, char why[WHY]) {
+    const struct kvc_mpi_plugin *plugin;
     void *handle = kvc_library_open(id, why, WHY);
     if (!handle)
         return NULL;
-    module = dlsym(handle, "kvc_mpi_module");
-    if (module && strcmp(module->version, KVC_VERSION) == 0 && module->link_bytes == sizeof(struct kvc_link))
-        return module;
-    snprintf(why, WHY, "the module belongs to another version of kvcull");
+    plugin = dlsym(handle, "kvc_mpi_plugin");
+    if (plugin && strcmp(plugin->version, KVC_VERSION) == 0 && plugin->link_bytes == sizeof(struct kvc_link))
+        return plugin;
+    snprintf(why, WHY, "the plug-in belongs to another version of kvcull");
     return NULL;
 }
 
-/* Returns the number of processes that the launcher started, as its variables tell, or 0. */
+/* Returns the number of processes that the launcher started, according to its environment variables, or 0 if they are
+ * not set (srun --mpi=pmix). */
 static int launched(void) {
     const char *open_mpi = getenv("OMPI_COMM_WORLD_SIZE"), *pmi = getenv("PMI_SIZE");
     return open_mpi ? atoi(open_mpi) : pmi ? atoi(pmi) : 0;
@@ -52,21 +55,24 @@ enum kvc_status kvc_link_open_mpi(struct kvc_link **link, struct kvc_error *erro
     char why[NAMES][WHY] = {"", ""};
     const size_t first = first_choice();
     *link = NULL;
+    if (first == NAMES)
+        return kvc_fail(error, KVC_USAGE, "KVCULL_MPI=%s: must be openmpi or mpich", getenv("KVCULL_MPI"));
     for (size_t i = 0; i < NAMES; i++) {
         const struct mpi_name *name = &names[(first + i) % NAMES];
-        const struct kvc_mpi_module *module = find_module(name->id, why[name - names]);
-        if (!module)
+        const struct kvc_mpi_plugin *plugin = find_plugin(name->id, why[name - names]);
+        if (!plugin)
             continue;
-        const enum kvc_status status = module->open(link, error);
+        const enum kvc_status status = plugin->open(link, error);
         if (status != KVC_OK || (*link)->count > 1 || launched() <= 1)
             return status;
         (*link)->class->close(*link);
         *link = NULL;
-        return kvc_fail(error, KVC_RESOURCE,
-                        "ranks: the launcher started %d processes, but %s sees one; use the mpirun of %s, or choose "
-                        "another MPI by KVCULL_MPI",
-                        launched(), name->name, name->name);
+        return kvc_fail(
+            error, KVC_RESOURCE,
+            "ranks: the launcher started %d processes, but %s reports only one; start kvcull with %s's mpirun, "
+            "or set KVCULL_MPI to the launcher's MPI (openmpi or mpich)",
+            launched(), name->name, name->name);
     }
-    return kvc_fail(error, KVC_RESOURCE, "ranks: no MPI can be opened: %s: %s; %s: %s", names[0].name, why[0],
+    return kvc_fail(error, KVC_RESOURCE, "ranks: cannot open any MPI: %s: %s; %s: %s", names[0].name, why[0],
                     names[1].name, why[1]);
 }

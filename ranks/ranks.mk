@@ -14,9 +14,9 @@ if HAVE_CUDA
 libkvc_la_SOURCES += ranks/nccl.c
 endif
 
-# A module for each MPI. Each contains the few functions of the library that it calls, because the program may be static.
+# A plug-in for each MPI. Each contains the few functions of the library that it calls, because the program may be static.
 KVC_MPI_SOURCES = ranks/mpi.c ranks/mpi_devices.c ranks/watch.c core/base/assert.c core/base/error.c core/base/printable.c core/ranks/direct.c
-KVC_MPI_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -export-symbols-regex '^kvc_mpi_module$$'
+KVC_MPI_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -export-symbols-regex '^kvc_mpi_plugin$$'
 pkglib_LTLIBRARIES =
 if HAVE_OPENMPI
 pkglib_LTLIBRARIES += kvcull-mpi-openmpi.la

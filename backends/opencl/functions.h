@@ -1,5 +1,5 @@
-/* functions.h - the functions of OpenCL that this backend calls. They are found in the machine's OpenCL library at run
- * time, so the program starts without one. */
+/* functions.h - the functions of OpenCL that this backend calls. kvcull looks them up at run time, so it also starts on
+ * machines without OpenCL. */
 #ifndef KVC_BACKENDS_OPENCL_FUNCTIONS_H
 #define KVC_BACKENDS_OPENCL_FUNCTIONS_H
 

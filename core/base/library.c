@@ -13,7 +13,7 @@ enum { FILES = 3, PATH_BYTES = 4096 };
 
 struct library {
     const char *name, *use;
-    const char *option; /* the option of configure without which a build cannot use the library */
+    const char *option; /* the configure option that enables the library */
     const char *symbol; /* a function that only this library has */
     const char *files[FILES];
 };
@@ -43,31 +43,33 @@ static const bool built[KVC_LIBRARIES] = {
 #endif
 };
 
-/* A file name that begins with kvcull- is a module, which lies beside the program's own library. */
+/* A file name that begins with kvcull- is an MPI plug-in; plugin_path says where it can be. */
 static const struct library libraries[KVC_LIBRARIES] = {
     [KVC_LIBRARY_OPENBLAS] =
         {"OpenBLAS", "--math fast on cpu", "--with-openblas", "openblas_set_num_threads", {"libopenblas.so.0"}},
     [KVC_LIBRARY_OPENCL] = {"OpenCL", "the opencl backend", "--with-opencl", "clGetPlatformIDs", {"libOpenCL.so.1"}},
-    [KVC_LIBRARY_CLBLAST] = {"CLBlast", "--math fast on opencl", "--with-opencl", "CLBlastSgemm", {"libclblast.so.1"}},
+    [KVC_LIBRARY_CLBLAST] =
+        {"CLBlast", "--math fast on opencl", "--with-opencl, and CLBlast", "CLBlastSgemm", {"libclblast.so.1"}},
     [KVC_LIBRARY_CUDA] = {"CUDA driver", "the cuda backend", "--with-cuda", "cuInit", {"libcuda.so.1"}},
     [KVC_LIBRARY_CUBLAS] = {"cuBLAS",
                             "--math fast on cuda",
                             "--with-cuda",
                             "cublasCreate_v2",
                             {"libcublas.so.13", "libcublas.so.12", "libcublas.so"}},
-    [KVC_LIBRARY_NCCL] = {"NCCL", "rows between CUDA devices", "--with-cuda", "ncclGetUniqueId", {"libnccl.so.2"}},
+    [KVC_LIBRARY_NCCL] =
+        {"NCCL", "rows between CUDA devices", "--with-cuda, --with-nccl", "ncclGetUniqueId", {"libnccl.so.2"}},
     [KVC_LIBRARY_OPENMPI] = {"Open MPI", "--ranks", "--with-mpi", "MPI_Get_library_version", {"kvcull-mpi-openmpi.so"}},
     [KVC_LIBRARY_MPICH] = {"MPICH", "--ranks", "--with-mpi", "MPI_Get_library_version", {"kvcull-mpi-mpich.so"}},
 };
 
-static bool is_module(const char *file) { return strncmp(file, "kvcull-", 7) == 0; }
+static bool is_plugin(const char *file) { return strncmp(file, "kvcull-", 7) == 0; }
 
-/* Writes the i-th path at which a module may lie. Returns false past the last one. The modules of an installed library
- * lie in the folder kvcull beside it, those of a static program in ../lib/kvcull, and those of a build beside its
- * library. */
-static bool module_path(size_t i, const char *file, char path[PATH_BYTES]) {
+/* Writes the i-th path to try for a plug-in. Returns false past the last one. The plug-ins of an installed library are
+ * in the folder kvcull beside it, those of a program that contains the library in ../lib/kvcull, and those of a build
+ * folder beside its library. */
+static bool plugin_path(size_t i, const char *file, char path[PATH_BYTES]) {
     static const char *const folders[] = {"/kvcull", "/../lib/kvcull", ""};
-    const char *chosen = getenv("KVCULL_MODULES");
+    const char *chosen = getenv("KVCULL_PLUGINS");
     if (chosen)
         return i == 0 && snprintf(path, PATH_BYTES, "%s/%s", chosen, file) < PATH_BYTES;
     Dl_info own;
@@ -78,22 +80,22 @@ static bool module_path(size_t i, const char *file, char path[PATH_BYTES]) {
                              file) < PATH_BYTES;
 }
 
-/* Opens a library or a module. The functions of a module's MPI are made visible to the MPI's own plugins, which older
- * versions of Open MPI need. */
+/* Opens a library or a plug-in. A plug-in is opened with RTLD_GLOBAL, because components of older versions of Open MPI
+ * need to see MPI's symbols. */
 static void *open_file(const char *file) {
     char path[PATH_BYTES];
-    if (!is_module(file))
+    if (!is_plugin(file))
         return dlopen(file, RTLD_NOW | RTLD_LOCAL);
-    for (size_t i = 0; module_path(i, file, path); i++)
+    for (size_t i = 0; plugin_path(i, file, path); i++)
         if (access(path, R_OK) == 0)
             return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     return NULL;
 }
 
-/* Returns a handle of the whole process if the library's functions are in it already, otherwise NULL. */
+/* Returns a handle of the whole process if the process already contains the library, otherwise NULL. */
 static void *open_process(const struct library *library) {
     void *process = dlopen(NULL, RTLD_NOW);
-    if (process && !is_module(library->files[0]) && dlsym(process, library->symbol))
+    if (process && !is_plugin(library->files[0]) && dlsym(process, library->symbol))
         return process;
     if (process)
         dlclose(process);
@@ -107,8 +109,8 @@ void *kvc_library_open(enum kvc_library_id id, char *why, size_t capacity) {
         (void)dlerror(); /* forgets earlier errors */
         handle = open_file(library->files[i]);
         const char *error = dlerror();
-        if (!handle && i == 0) /* the reason of the newest version, which a user would install */
-            snprintf(why, capacity, "%s", error ? error : "its module is not beside the program's library");
+        if (!handle && i == 0) /* reports the error for the first name, the newest version */
+            snprintf(why, capacity, "%s", error ? error : "its plug-in is in no folder of plug-ins (KVCULL_PLUGINS)");
     }
     return handle;
 }
@@ -125,7 +127,7 @@ bool kvc_library(size_t i, struct kvc_library_info *info) {
     const struct library *library = &libraries[i];
     *info = (struct kvc_library_info){.name = library->name, .use = library->use};
     if (!built[i]) {
-        snprintf(info->detail, sizeof info->detail, "not in this build (%s)", library->option);
+        snprintf(info->detail, sizeof info->detail, "not in this build; see %s", library->option);
         return true;
     }
     void *handle = kvc_library_open((enum kvc_library_id)i, info->detail, sizeof info->detail);

@@ -13,6 +13,6 @@ results=${2:?give the folder of results}
 shift 2
 mkdir -p "$results"
 for how in tensor pipeline "tensor=${SLURM_NTASKS_PER_NODE:-2},pipeline=${SLURM_JOB_NUM_NODES:-2}"; do
-    srun --mpi="${KVCULL_MPI:-pmix}" "${KVCULL:-kvcull}" bench -m "$model" --prompt 4096 --gen 64 --batch 1,16 \
+    srun --mpi="${SLURM_MPI_TYPE:-pmix}" "${KVCULL:-kvcull}" bench -m "$model" --prompt 4096 --gen 64 --batch 1,16 \
         --threads "${SLURM_CPUS_PER_TASK:-0}" --ranks "$how" --json -q "$@" >"$results/bench-$how.json"
 done

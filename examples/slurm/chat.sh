@@ -5,5 +5,5 @@
 set -eu
 model=${1:?give the model}
 shift
-exec srun --mpi="${KVCULL_MPI:-pmix}" --input=0 --unbuffered "${KVCULL:-kvcull}" chat -m "$model" \
+exec srun --mpi="${SLURM_MPI_TYPE:-pmix}" --input=0 --unbuffered "${KVCULL:-kvcull}" chat -m "$model" \
     --threads "${SLURM_CPUS_PER_TASK:-0}" --ranks tensor "$@"

@@ -14,7 +14,7 @@ model=${1:?give the model}
 results=${2:?give the folder of results}
 shift 2
 mkdir -p "$results"
-exec srun --mpi="${KVCULL_MPI:-pmix}" "${KVCULL:-kvcull}" eval ruler -m "$model" --threads "${SLURM_CPUS_PER_TASK:-0}" \
+exec srun --mpi="${SLURM_MPI_TYPE:-pmix}" "${KVCULL:-kvcull}" eval ruler -m "$model" --threads "${SLURM_CPUS_PER_TASK:-0}" \
     --kv full --kv snapkv:budget=10% --length 4096,8192 --samples 100 \
     --shard "${SLURM_ARRAY_TASK_ID:-1}/${SLURM_ARRAY_TASK_COUNT:-1}" \
     --out "$results/ruler-${SLURM_ARRAY_TASK_ID:-1}.jsonl" --resume "$@"

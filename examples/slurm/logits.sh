@@ -12,5 +12,5 @@ model=${1:?give the model}
 text=${2:?give the text}
 out=${3:?give the file to write}
 shift 3
-exec srun --mpi="${KVCULL_MPI:-pmix}" "${KVCULL:-kvcull}" logits -m "$model" -f "$text" --out "$out" \
+exec srun --mpi="${SLURM_MPI_TYPE:-pmix}" "${KVCULL:-kvcull}" logits -m "$model" -f "$text" --out "$out" \
     --threads "${SLURM_CPUS_PER_TASK:-0}" --ranks tensor "$@"

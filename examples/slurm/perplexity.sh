@@ -12,5 +12,5 @@ set -eu
 model=${1:?give the model}
 text=${2:?give the text}
 shift 2
-exec srun --mpi="${KVCULL_MPI:-pmix}" "${KVCULL:-kvcull}" perplexity -m "$model" -f "$text" \
+exec srun --mpi="${SLURM_MPI_TYPE:-pmix}" "${KVCULL:-kvcull}" perplexity -m "$model" -f "$text" \
     --threads "${SLURM_CPUS_PER_TASK:-0}" --ranks data --kv full --kv streaming:budget=1024 "$@"

@@ -12,5 +12,5 @@ set -eu
 model=${1:?give the model}
 prompt=${2:?give the prompt}
 shift 2
-exec srun --mpi="${KVCULL_MPI:-pmix}" "${KVCULL:-kvcull}" run -m "$model" -p "$prompt" \
+exec srun --mpi="${SLURM_MPI_TYPE:-pmix}" "${KVCULL:-kvcull}" run -m "$model" -p "$prompt" \
     --threads "${SLURM_CPUS_PER_TASK:-0}" --ranks tensor "$@"

@@ -10,4 +10,4 @@
 set -eu
 model=${1:?give the model}
 shift
-exec srun --mpi="${KVCULL_MPI:-pmix}" "${KVCULL:-kvcull}" serve -m "$model" --threads "${SLURM_CPUS_PER_TASK:-0}" "$@"
+exec srun --mpi="${SLURM_MPI_TYPE:-pmix}" "${KVCULL:-kvcull}" serve -m "$model" --threads "${SLURM_CPUS_PER_TASK:-0}" "$@"

@@ -8,7 +8,7 @@
 # verify.sh - checks that these nodes compute the same bits as one process: sbatch examples/slurm/verify.sh
 # Exit status 1: a bit differs; the difference is printed. Further options are passed to verify (docs/how-to/testing.md).
 set -eu
-srun="srun --mpi=${KVCULL_MPI:-pmix}"
+srun="srun --mpi=${SLURM_MPI_TYPE:-pmix}"
 for how in tensor pipeline "tensor=${SLURM_NTASKS_PER_NODE:-2},pipeline=${SLURM_JOB_NUM_NODES:-2}"; do
     echo "--ranks $how"
     $srun "${KVCULL:-kvcull}" verify --only methods --against stored --threads "${SLURM_CPUS_PER_TASK:-0}" \

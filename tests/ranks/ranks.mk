@@ -6,7 +6,7 @@ RANKS_TESTS = \
 	tests/ranks/test_flow.sh \
 	tests/ranks/test_matrix.sh \
 	tests/ranks/test_memory_errors.sh \
-	tests/ranks/test_modules.sh \
+	tests/ranks/test_plugins.sh \
 	tests/ranks/test_pages.sh \
 	tests/ranks/test_pipeline.sh \
 	tests/ranks/test_ranks.sh \
