@@ -1,4 +1,4 @@
-# KVC_STATIC_DEPS: the option --with-static-deps, with which KVC_ARCHIVES chooses archives instead of shared libraries.
+# KVC_STATIC_DEPS: the option --with-static-deps, which makes KVC_ARCHIVES link static libraries.
 AC_DEFUN([KVC_STATIC_DEPS], [
     AC_ARG_WITH([static-deps], [AS_HELP_STRING([--with-static-deps@<:@=DIR@:>@],
         [link archives of jansson, pcre2, utf8proc and libmicrohttpd, so that libkvcull needs only the C library;
@@ -17,8 +17,8 @@ AC_DEFUN([KVC_STATIC_DEPS], [
     ARCHIVE_LIBS=
     AC_SUBST([ARCHIVE_LIBS])
 ])
-# KVC_ARCHIVES(VARIABLE, MODULE): replaces each library in VARIABLE_LIBS by its archive in the library folder of the
-# pkg-config module.
+# KVC_ARCHIVES(VARIABLE, MODULE): sets VARIABLE_LIBS to the static archives of the pkg-config MODULE; system libraries such
+# as -lm stay.
 AC_DEFUN([KVC_ARCHIVES], [
     AS_IF([test "$with_static_deps" != no], [
         kvc_folder=`$PKG_CONFIG --variable=libdir $2`

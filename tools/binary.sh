@@ -1,17 +1,17 @@
 #!/bin/sh
-# binary.sh - builds the binary files of a release, which run without anything but the C library: tarballs for x86_64 and
+# binary.sh - builds the binary files of a release, which need no libraries but the C library: tarballs for x86_64 and
 # aarch64, a static program, and Python wheels. The same tree gives the same bytes in any folder. `make binary` calls it.
 #
 #     tools/binary.sh [--only LIST] [--work FOLDER] TREE OUT
 #
-# LIST: of x86_64, aarch64, static, wheels; wheels contain the libraries of the first two. TREE: an unpacked source
-# release, or a folder that `make distdir` filled. FOLDER keeps compiler, sources and builds (binary). The compiler comes
-# from pip, the libraries from the Debian mirror in apt's settings or in DEBIAN_MIRROR; both are checked by their hashes.
+# LIST: comma-separated, any of x86_64, aarch64, static and wheels; wheels needs both tarballs. TREE: an unpacked source
+# release, or a folder that `make distdir` filled. FOLDER (default: binary) caches compiler, sources and builds. The compiler comes
+# from pip, the libraries from the Debian mirror in apt's settings or in DEBIAN_MIRROR; the hash of each download is checked.
 set -eu
 umask 022
 only=x86_64,aarch64,static,wheels work=binary
 while :; do
-    case $1 in
+    case ${1-} in
     --only) only=$2; shift 2 ;;
     --work) work=$2; shift 2 ;;
     *) break ;;
@@ -21,7 +21,7 @@ done
 mkdir -p "$work" "$2"
 work=$(cd "$work" && pwd) tree=$(cd "$1" && pwd) out=$(cd "$2" && pwd)
 fail() { echo "binary: $*" >&2; exit 1; }
-case $work$tree in *[[:space:]]*) fail "$work or $tree has a space in it, at which make splits names" ;; esac
+case $work$tree in *[[:space:]]*) fail "$work or $tree contains a space, which make cannot handle" ;; esac
 version=$(sed -n 's/^#define KVC_VERSION "\(.*\)".*/\1/p' "$tree/include/kvcull.h")
 recipe=$tree/packaging/binary
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(stat -c %Y "$tree/include/kvcull.h")}

@@ -1,21 +1,21 @@
 #!/bin/sh
 # libraries.sh SOURCES WORK PREFIX HOST - compiles the libraries of sources.tsv as archives into PREFIX/lib, with their
-# headers in PREFIX/include. SOURCES: the folder of their tarballs. HOST: the machine's name for configure. CC, AR and
-# CFLAGS are those of the target. tools/binary.sh calls it.
+# headers in PREFIX/include. SOURCES: the folder of the downloads. WORK: a folder that is deleted first. HOST: the host
+# triplet. CC, AR and CFLAGS are those of the target. tools/binary.sh calls it.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 sources=$1 work=$2 prefix=$3 host=$4
 rm -rf "$work"
 mkdir -p "$work" "$prefix/include" "$prefix/lib/pkgconfig" "$prefix/licences"
 
-# module NAME VERSION LIBRARY: what configure asks of pkg-config.
+# module NAME VERSION LIBRARY: writes the .pc file of a library.
 module() {
     # shellcheck disable=SC2016
     printf 'libdir=%s\nName: %s\nDescription: %s\nVersion: %s\nLibs: -L${libdir} -l%s\nCflags: -I%s\n' \
         "$prefix/lib" "$1" "$1" "$2" "$3" "$prefix/include" >"$prefix/lib/pkgconfig/$1.pc"
 }
 
-# archive LIBRARY FLAGS FILE...: compiles the files of this folder.
+# archive LIBRARY FLAGS FILE...: compiles these files into one archive.
 archive() {
     library=$1 flags=$2
     shift 2
@@ -25,7 +25,7 @@ archive() {
     $AR rcsD "$prefix/lib/lib$library.a" ./*.o
 }
 
-# As its configure would write the settings; the tarball has no configure.
+# The tarball has no configure script, so this function writes the settings that it would write.
 jansson() {
     sed 's/@json_inline@/inline/; s/@[a-z_]*@/1/' src/jansson_config.h.in >src/jansson_config.h
     : >src/jansson_private_config.h
@@ -38,7 +38,7 @@ jansson() {
     module jansson "$1" jansson
 }
 
-# As its NON-AUTOTOOLS-BUILD says: for UTF-8, without the compiler of patterns, which kvcull does not use.
+# As its NON-AUTOTOOLS-BUILD says: for UTF-8, without the just-in-time compiler.
 pcre2() {
     cp src/config.h.generic src/config.h
     cp src/pcre2.h.generic src/pcre2.h
@@ -56,7 +56,7 @@ utf8proc() {
     module libutf8proc "$1" utf8proc
 }
 
-# Headers only: the loader is opened at run time.
+# Only headers; kvcull opens libOpenCL at run time.
 opencl() { cp -R usr/include/CL "$prefix/include"; }
 
 xxhash() { cp xxhash.h "$prefix/include"; }

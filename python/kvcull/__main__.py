@@ -9,7 +9,7 @@ from .errors import KvcullError
 
 
 def bundled_model() -> Path:
-    """Returns the folder of the bundled model: in the package, or in the source tree. Raises FileNotFoundError."""
+    """Returns the folder of the bundled model: in the package, or in the source tree. Raises FileNotFoundError if neither has it."""
     tree = _find.source_tree()
     for folder in [Path(__file__).parent / "demo"] + ([tree / "data" / "demo"] if tree else []):
         if (folder / "config.json").is_file():
@@ -18,7 +18,7 @@ def bundled_model() -> Path:
 
 
 def question(texts=100):
-    """Returns (a text that names a number for each of four things, and asks for one of them; the answer)."""
+    """Returns a text that gives a number for each of four things and asks for one, and the right answer."""
     source = random.Random(7)
     words = json.loads((bundled_model() / "words.json").read_text(encoding="utf-8"))
     keys = source.sample(words["keys"], 4)
@@ -38,7 +38,7 @@ def demo() -> None:
     """Prints each policy's answer and the bytes of its cache."""
     model = Model(str(bundled_model()))
     text, answer = question()
-    print(f"The right answer is {answer}.\n{'policy':28} {'answer':10} bytes held")
+    print(f"The right answer is {answer}.\n{'policy':28} {'answer':10} cache bytes")
     for method in (policy.full(), policy.streaming(budget=64), policy.snapkv(budget=64)):
         session = model.session(method)
         said = session.answer(text, tokens=2, temperature=0).strip()
@@ -46,7 +46,7 @@ def demo() -> None:
 
 
 def main(arguments) -> int:
-    """Returns the exit status: 2 for wrong arguments, 1 for an error."""
+    """Returns the exit status: 0 for success, 2 for wrong arguments, 1 for an error."""
     if arguments == ["--version"]:
         print(f"kvcull {VERSION}")
         return 0
