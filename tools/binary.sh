@@ -5,8 +5,9 @@
 #     tools/binary.sh [--only LIST] [--work FOLDER] TREE OUT
 #
 # LIST: comma-separated, any of x86_64, aarch64, static and wheels; wheels needs both tarballs. TREE: an unpacked source
-# release, or a folder that `make distdir` filled. FOLDER (default: binary) caches compiler, sources and builds. The compiler comes
-# from pip, the libraries from the Debian mirror in apt's settings or in DEBIAN_MIRROR; the hash of each download is checked.
+# release, or a folder that `make distdir` filled. FOLDER (default: binary) caches compiler, sources and builds. The
+# compiler comes from pip, the libraries from the Debian mirror in apt's settings or in DEBIAN_MIRROR; the hash of each
+# download is checked.
 set -eu
 umask 022
 only=x86_64,aarch64,static,wheels work=binary
