@@ -132,8 +132,9 @@ static enum kvc_status find_records(struct finder *finder, struct kvc_error *err
             break;
         }
         status = check_utf8(into, block, kept + count, last, finder->line, &whole, error);
-        if (status == KVC_OK)
-            into->hash = eval_hash(into->hash, block, whole);
+        if (status != KVC_OK)
+            break; /* whole is that of the block before */
+        into->hash = eval_hash(into->hash, block, whole);
         for (size_t i = 0; i < whole && status == KVC_OK; i++)
             status = take_byte(finder, block[i], error);
         KVC_ASSERT(whole <= kept + count && kept + count - whole < 4); /* at most a part of a character is left */

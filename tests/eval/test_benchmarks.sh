@@ -217,6 +217,9 @@ wrong 'line 2: not a JSON object: duplicate'
 wrong 'line 3: not UTF-8'
 { cat "$work/whole"; printf '{"input": "caf\303'; } >"$one"
 wrong 'line 3: not UTF-8'
+# In the last block of a file, which is shorter than the blocks before it.
+{ yes "$(cat "$work/whole")" | head -c 70000; printf '\351'; } >"$one"
+wrong 'not UTF-8'
 { cat "$work/whole"; printf 'x\n'; } >"$one"
 wrong 'line 3: not an object'
 : >"$one"
