@@ -336,6 +336,8 @@ void cli_json_forget(void);
 void cli_json_free(void *block);
 /* Adds a value to an object. If the value is NULL (no memory), the next print fails. */
 void cli_json_set(json_t *object, const char *key, json_t *value);
+/* Appends a value to an array. If either is NULL (no memory), the next print fails. */
+void cli_json_add(json_t *array, json_t *value);
 /* Prints indented JSON and releases root. If stream is NULL, prints to standard output. Fails if root is NULL. */
 int cli_json_print(const struct cli_command *command, json_t *root, FILE *stream);
 

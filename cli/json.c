@@ -74,6 +74,8 @@ void cli_json_set(json_t *object, const char *key, json_t *value) {
     lost += json_object_set_new(object, key, value) != 0;
 }
 
+void cli_json_add(json_t *array, json_t *value) { lost += json_array_append_new(array, value) != 0; }
+
 int cli_json_print(const struct cli_command *command, json_t *root, FILE *stream) {
     int status = KVC_OK;
 

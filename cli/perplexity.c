@@ -141,10 +141,7 @@ static int perplexity_print(const struct cli_command *command, const struct argu
             cli_json_set(one, "scored", json_integer((json_int_t)s->scored));
             cli_json_set(one, "seconds", json_real(s->seconds));
             cli_json_set(one, "memory", cli_stats_json(&s->stats));
-            if (json_array_append_new(list, one) != 0) {
-                json_decref(list);
-                list = NULL;
-            }
+            cli_json_add(list, one);
             continue;
         }
         cli_cell(table, "%s", a->specs.items[i].text);

@@ -102,10 +102,7 @@ static json_t *answer_json(const struct cli_answer *answer) {
     json_t *object = json_object(), *tokens = json_array();
 
     for (size_t i = 0; tokens && i < answer->count; i++)
-        if (json_array_append_new(tokens, json_integer(answer->tokens[i])) != 0) {
-            json_decref(tokens);
-            tokens = NULL;
-        }
+        cli_json_add(tokens, json_integer(answer->tokens[i]));
     cli_json_set(object, "prompt_tokens", json_integer((json_int_t)answer->prompt_tokens));
     cli_json_set(object, "text", cli_json_text(answer->text, answer->bytes));
     cli_json_set(object, "tokens", tokens);

@@ -367,10 +367,7 @@ static int print_json(const struct cli_command *command, const struct comparison
             cli_json_set(one, "first_bits", json_integer(found.a));
             cli_json_set(one, "second_bits", json_integer(found.b));
         }
-        if (json_array_append_new(list, one) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
+        cli_json_add(list, one);
     }
     cli_json_set(root, "common", json_integer((json_int_t)c->common));
     cli_json_set(root, "differing", json_integer((json_int_t)c->differing));

@@ -14,7 +14,8 @@ if HAVE_CUDA
 libkvc_la_SOURCES += ranks/nccl.c
 endif
 
-# A plug-in for each MPI. Each contains the few functions of the library that it calls, because the program may be static.
+# A plug-in for each MPI. It contains the few functions of libkvcull that it calls, because a caller may link libkvcull
+# statically.
 KVC_MPI_SOURCES = ranks/mpi.c ranks/mpi_devices.c ranks/watch.c core/base/assert.c core/base/error.c core/base/printable.c core/ranks/direct.c
 KVC_MPI_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -export-symbols-regex '^kvc_mpi_plugin$$'
 pkglib_LTLIBRARIES =

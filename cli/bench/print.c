@@ -319,15 +319,9 @@ int bench_print_json(const struct bench *bench, const struct bench_prefill *pref
     cli_json_set(root, "made_up", json_boolean(bench->a->fill)); /* the former name of the key */
     cli_json_set(root, "bandwidth", json_real(bench->bandwidth));
     for (size_t i = 0; list && i < prefills; i++)
-        if (json_array_append_new(list, prefill_json(&prefill[i])) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
+        cli_json_add(list, prefill_json(&prefill[i]));
     for (size_t i = 0; second && i < decodes; i++)
-        if (json_array_append_new(second, decode_json(bench, &decode[i])) != 0) {
-            json_decref(second);
-            second = NULL;
-        }
+        cli_json_add(second, decode_json(bench, &decode[i]));
     cli_json_set(root, "prefill", list);
     cli_json_set(root, "decode", second);
     return cli_json_print(bench->command, root, stdout);

@@ -27,10 +27,7 @@ static int json(const struct cli_command *command) {
         cli_json_set(one, "gguf", json_string(family.gguf));
         cli_json_set(one, "folder", json_string(family.folder));
         cli_json_set(one, "apart", json_string(apart));
-        if (json_array_append_new(list, one) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
+        cli_json_add(list, one);
     }
     cli_json_set(root, "families", list);
     return cli_json_print(command, root, stdout);

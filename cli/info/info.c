@@ -17,10 +17,7 @@ static json_t *devices(size_t i) {
     char text[256];
 
     for (size_t d = 0; list && kvc_backend_device(i, d, text, sizeof text); d++)
-        if (json_array_append_new(list, json_string(text)) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
+        cli_json_add(list, json_string(text));
     return list;
 }
 
@@ -44,10 +41,7 @@ static json_t *libraries(void) {
         cli_json_set(one, "use", json_string(info.use));
         cli_json_set(one, "found", json_boolean(info.found));
         cli_json_set(one, "detail", json_string(info.detail));
-        if (json_array_append_new(list, one) != 0) {
-            json_decref(list);
-            list = NULL;
-        }
+        cli_json_add(list, one);
     }
     return list;
 }
@@ -85,10 +79,7 @@ static int backends(const struct cli_command *command, const struct info_argumen
             cli_json_set(one, "detail", json_string(info.detail));
             cli_json_set(one, "missing", json_string(info.missing));
             cli_json_set(one, "devices", devices(i));
-            if (json_array_append_new(list, one) != 0) {
-                json_decref(list);
-                list = NULL;
-            }
+            cli_json_add(list, one);
         }
         cli_json_set(root, "backends", list);
         cli_json_set(root, "libraries", libraries());
@@ -126,10 +117,7 @@ int cli_names(const struct cli_command *command, const struct cli_common *common
 
             cli_json_set(one, "name", json_string(name));
             cli_json_set(one, "summary", json_string(summary));
-            if (json_array_append_new(list, one) != 0) {
-                json_decref(list);
-                list = NULL;
-            }
+            cli_json_add(list, one);
         }
         cli_json_set(root, key, list);
         return cli_json_print(command, root, stdout);

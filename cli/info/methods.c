@@ -197,10 +197,7 @@ static int methods_list(const struct cli_command *command, const struct info_arg
         json_t *root = json_object(), *all = json_array();
 
         for (size_t i = 0; all && (policy = kvc_policy(engine, i)) != NULL; i++)
-            if (json_array_append_new(all, policy_json(policy)) != 0) {
-                json_decref(all);
-                all = NULL;
-            }
+            cli_json_add(all, policy_json(policy));
         cli_json_set(root, "methods", all);
         cli_json_set(root, "common_options", options_json(kvc_common_options()));
         return cli_json_print(command, root, stdout);

@@ -278,10 +278,7 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
         root = model_json(info);
         list = json_array();
         for (size_t i = 0; list && i < a->specs.count; i++)
-            if (json_array_append_new(list, fit_json(a->specs.items[i].text, &fits[i])) != 0) {
-                json_decref(list);
-                list = NULL;
-            }
+            cli_json_add(list, fit_json(a->specs.items[i].text, &fits[i]));
         cli_json_set(root, "prompt", json_integer((json_int_t)prompt));
         cli_json_set(root, "generate", json_integer((json_int_t)a->generate));
         cli_json_set(root, "memory",
