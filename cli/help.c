@@ -261,9 +261,8 @@ static void manual_environment(const char *command) {
         const char *command, *name, *text;
     } variables[] = {
         {"", "KVCULL_CPU",
-         "The instruction set of the cpu backend: ref, avx2, avx2vnni, avx512, avx512vnni, neon, neondotprod or "
-         "neoni8mm. "
-         "The default is the fastest that the CPU supports. It does not change results."},
+         "The instruction set of the cpu backend: ref, avx2, avx2vnni, avx512, avx512vnni, amx, neon, neondotprod "
+         "or neoni8mm. The default is the fastest that the CPU supports. It does not change results."},
         {"", "KVCULL_DATA", "The folder of bundled data. The default is the folder where it was installed."},
         {"", LOG_VARIABLE,
          "LEVEL[,SUBJECT...]: print on standard error, line by line, what the program chose and why. The levels are "

@@ -20,7 +20,8 @@ libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h
 	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/gemv.h \
 	backends/cpu/simd/int8/small_batch.h backends/cpu/simd/int8/prepare.h \
 	backends/cpu/simd/int8/gemm.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h \
-	backends/cpu/simd/int8/vectors.h backends/cpu/simd/int8/parameters.h backends/cpu/simd/int8/types.h \
+	backends/cpu/simd/int8/vectors.h backends/cpu/simd/int8/parameters.h backends/cpu/simd/int8/types.h backends/cpu/simd/int8/tiles.h backends/cpu/simd/int8/panel.h \
+	backends/cpu/simd/int8/amx/parameters.h backends/cpu/simd/int8/amx/rows.h backends/cpu/simd/int8/amx/gemm.h backends/cpu/simd/int8/amx/template.h \
 	backends/cpu/simd/int8/neon/template.h backends/cpu/simd/int8/neon/unpack.h backends/cpu/simd/int8/neon/quantize.h \
 	backends/cpu/simd/int8/neon/gemv.h backends/cpu/simd/int8/neon/gemm.h backends/cpu/simd/int8/neon/four_outputs.h \
 	backends/cpu/simd/int8/neon/parameters.h backends/cpu/simd/int8/neon/products.h
@@ -56,6 +57,13 @@ libcpu_avx512_la_CFLAGS = $(AM_CFLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512v
 
 libcpu_avx512vnni_la_SOURCES = backends/cpu/simd/int8/avx512vnni.c
 libcpu_avx512vnni_la_CFLAGS = $(libcpu_avx512_la_CFLAGS) -mavx512vnni
+endif
+
+if HAVE_X86_AMX
+noinst_LTLIBRARIES += libcpu_amx.la
+libkvc_la_LIBADD += libcpu_amx.la
+libcpu_amx_la_SOURCES = backends/cpu/simd/int8/amx.c
+libcpu_amx_la_CFLAGS = $(libcpu_avx512vnni_la_CFLAGS)
 endif
 
 if HAVE_NEON

@@ -9,6 +9,10 @@
 #if defined(KVC_X86_SIMD)
 #include <cpuid.h>
 #endif
+#if defined(KVC_X86_AMX) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "backends/cpu/cpu.h"
 
@@ -17,6 +21,11 @@
 #define BUILT_X86_SIMD(fill) fill
 #else
 #define BUILT_X86_SIMD(fill) NULL
+#endif
+#if defined(KVC_X86_AMX)
+#define BUILT_X86_AMX(fill) fill
+#else
+#define BUILT_X86_AMX(fill) NULL
 #endif
 #if defined(KVC_NEON)
 #define BUILT_NEON(fill) fill
@@ -43,7 +52,7 @@ void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table) { paths[pa
  * ------------------------------------------------------------------------------------------------------- */
 
 #if defined(KVC_X86_SIMD)
-enum { HAS_AVX2 = 1, HAS_AVX_VNNI = 2, HAS_AVX512 = 4, HAS_AVX512_VNNI = 8 };
+enum { HAS_AVX2 = 1, HAS_AVX_VNNI = 2, HAS_AVX512 = 4, HAS_AVX512_VNNI = 8, HAS_AMX = 16 };
 
 /* The extensions that the CPU has and whose registers the system saves. Reads CPUID directly: some compilers' runtime
  * libraries lack __builtin_cpu_supports, and older compilers do not know the name "avxvnni". */
@@ -59,11 +68,30 @@ static unsigned x86_extensions(void) {
     has = HAS_AVX2;
     if ((saved & 0xe0) == 0xe0 && (b & avx512) == avx512) /* ZMM and masks */
         has |= c >> 11 & 1 ? HAS_AVX512 | HAS_AVX512_VNNI : HAS_AVX512;
+    /* tiles, and their products of bytes; their shapes and contents are saved */
+    if ((has & HAS_AVX512_VNNI) && (d >> 24 & 3) == 3 && (saved >> 17 & 3) == 3)
+        has |= HAS_AMX;
 #if defined(KVC_EVEX_VNNI)
     /* Compiled to AVX-512's form of the same instructions, to test them on a CPU that has only that form. */
     return has & HAS_AVX512_VNNI ? has | HAS_AVX_VNNI : has;
 #else
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) ? has | HAS_AVX_VNNI : has;
+#endif
+}
+#endif
+
+#if defined(KVC_X86_AMX)
+/* Asks the system for the permission to use tiles, which Linux gives to a whole process and for its lifetime. Threads
+ * that never use tiles pay nothing for it. */
+static bool tiles_permitted(void) {
+#if defined(__linux__)
+    enum { GET_PERMISSIONS = 0x1022, ASK_PERMISSION = 0x1023, TILE_DATA = 18 }; /* of <asm/prctl.h>, Linux 5.16 */
+    unsigned long permitted = 0;
+    if (syscall(SYS_arch_prctl, GET_PERMISSIONS, &permitted) == 0 && (permitted >> TILE_DATA & 1))
+        return true;
+    return syscall(SYS_arch_prctl, ASK_PERMISSION, TILE_DATA) == 0;
+#else
+    return false;
 #endif
 }
 #endif
@@ -91,9 +119,8 @@ static bool has_i8mm(void) {
 }
 #endif
 
-bool kvc_cpu_path_runs(enum kvc_cpu_path path) {
-    if (!paths[path].fill)
-        return false;
+/* Returns true if the CPU has the instruction set. */
+static bool cpu_has(enum kvc_cpu_path path) {
     switch (path) {
 #if defined(KVC_X86_SIMD)
     case KVC_CPU_AVX2:
@@ -104,6 +131,8 @@ bool kvc_cpu_path_runs(enum kvc_cpu_path path) {
         return x86_extensions() & HAS_AVX512;
     case KVC_CPU_AVX512VNNI:
         return x86_extensions() & HAS_AVX512_VNNI;
+    case KVC_CPU_AMX:
+        return x86_extensions() & HAS_AMX;
 #endif
 #if defined(KVC_NEON_DOTPROD)
     case KVC_CPU_NEONDOTPROD:
@@ -115,6 +144,18 @@ bool kvc_cpu_path_runs(enum kvc_cpu_path path) {
         return true;
     }
 }
+
+/* Returns true if the system lets this process use an instruction set that the CPU has. */
+static bool system_permits(enum kvc_cpu_path path) {
+#if defined(KVC_X86_AMX)
+    if (path == KVC_CPU_AMX)
+        return tiles_permitted();
+#endif
+    (void)path;
+    return true;
+}
+
+bool kvc_cpu_path_runs(enum kvc_cpu_path path) { return paths[path].fill && cpu_has(path) && system_permits(path); }
 
 static enum kvc_cpu_path best_path(void) {
     enum kvc_cpu_path best = KVC_CPU_REF;
@@ -138,9 +179,13 @@ static enum kvc_status find_path(const char *name, const char *where, enum kvc_c
             return kvc_fail(error, KVC_RESOURCE,
                             "%s: this build does not contain the instruction set %s; best here: %s", where, name,
                             paths[best_path()].name);
-        if (!kvc_cpu_path_runs(*path))
+        if (!cpu_has(*path))
             return kvc_fail(error, KVC_RESOURCE, "%s: this CPU does not have the instruction set %s; best here: %s",
                             where, name, paths[best_path()].name);
+        if (!system_permits(*path))
+            return kvc_fail(error, KVC_RESOURCE,
+                            "%s: the system does not let this process use the instruction set %s; best here: %s", where,
+                            name, paths[best_path()].name);
         return KVC_OK;
     }
     return kvc_fail(error, KVC_USAGE, "%s: unknown CPU instruction set '%s'; known are %s", where, name, names + 2);

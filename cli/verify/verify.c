@@ -60,7 +60,8 @@ static bool opens(const char *backend, struct kvc_error *error) {
  * here. A listed device that cannot be opened is reported. */
 static int verify_choose(const struct cli_command *command, const struct verify_arguments *a, const char **backends,
                          size_t *count, struct verify_report *report) {
-    static const char *const paths[] = {"avx2", "avx2vnni", "avx512", "avx512vnni", "neon", "neondotprod", "neoni8mm"};
+    static const char *const paths[] = {"avx2", "avx2vnni", "avx512",      "avx512vnni",
+                                        "amx",  "neon",     "neondotprod", "neoni8mm"};
     struct kvc_backend_info info;
 
     *count = 0;
@@ -318,7 +319,7 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_TEXT, 0, "backend", "NAME",
          "backend to compare with ref: all for all usable ones, or one of cpu, avx2, avx2vnni, avx512, avx512vnni, "
-         "neon, neondotprod, neoni8mm, opencl, cuda",
+         "amx, neon, neondotprod, neoni8mm, opencl, cuda",
          &a.backend, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC",
          "a policy; may be given several times; all (the default): every method, with every choice of its options",

@@ -13,7 +13,19 @@ check_PROGRAMS += \
 	tests/backends/test_ref_entries \
 	tests/backends/test_ref_leverage \
 	tests/backends/test_rows \
-	tests/backends/test_scores
+	tests/backends/test_scores \
+	tests/backends/test_tiles
+
+if HAVE_X86_SIMD
+check_LTLIBRARIES += tests/backends/libtiles.la
+tests_backends_libtiles_la_SOURCES = tests/backends/tiles.h tests/backends/tiles_linear.c
+tests_backends_libtiles_la_CFLAGS = $(libcpu_avx512_la_CFLAGS)
+tests_backends_test_tiles_LDADD = tests/backends/libtiles.la $(LDADD)
+endif
+tests_backends_test_tiles_SOURCES = tests/backends/test_tiles.c
+if HAVE_X86_AMX
+tests_backends_test_tiles_SOURCES += tests/backends/tiles_instructions.c
+endif
 
 if HAVE_OPENCL
 check_PROGRAMS += tests/backends/test_opencl tests/backends/test_opencl_arithmetic

@@ -11,7 +11,7 @@ AR ?= ar
 OUT ?= build/cross/$(ARCH)
 XXHASH ?= /usr/include/xxhash.h
 
-all := $(filter-out %avx2.c %avx2vnni.c %avx512.c %avx512vnni.c %neon.c %neondotprod.c %neoni8mm.c, \
+all := $(filter-out %avx2.c %avx2vnni.c %avx512.c %avx512vnni.c %amx.c %neon.c %neondotprod.c %neoni8mm.c, \
 	$(wildcard core/*/*.c policies/*.c models/*.c models/*/*.c backends/*.c backends/cpu/*.c backends/cpu/ref/*.c \
 	backends/cpu/simd/*.c backends/cpu/simd/*/*.c))
 with_libraries := $(shell for file in $(all); do \
@@ -35,13 +35,14 @@ avx2 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx2.c backends/
 avx512 := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*avx512.c backends/cpu/simd/*/*avx512.c))
 avx512vnni := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*/*avx512vnni.c))
 avx2vnni := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*/*avx2vnni.c))
-objects += $(ref_fma) $(avx2) $(avx2vnni) $(avx512) $(avx512vnni)
-PATHS = -DKVC_X86_SIMD
+amx := $(patsubst %.c,$(OUT)/%.o,$(wildcard backends/cpu/simd/*/*amx.c))
+objects += $(ref_fma) $(avx2) $(avx2vnni) $(avx512) $(avx512vnni) $(amx)
+PATHS = -DKVC_X86_SIMD -DKVC_X86_AMX
 $(ref_fma): PATHS += -DKVC_REF_FMA -mfma -mavx2
 $(avx2) $(avx2vnni): PATHS += -mavx2 -mfma -mf16c
 $(avx2vnni): PATHS += -mavxvnni
-$(avx512) $(avx512vnni): PATHS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
-$(avx512vnni): PATHS += -mavx512vnni
+$(avx512) $(avx512vnni) $(amx): PATHS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+$(avx512vnni) $(amx): PATHS += -mavx512vnni
 endif
 
 # The same as configure puts after the user's flags, where the compiler takes it.

@@ -25,4 +25,8 @@ KVC_SIMD_INT8(neon)        /* without dot product instructions */
 KVC_SIMD_INT8(neondotprod) /* with SDOT */
 KVC_SIMD_INT8(neoni8mm)    /* with SDOT and the matrix product SMMLA */
 
+/* int8/amx.c; its other operations are those of avx512vnni */
+void kvc_linear_int8_amx(struct kvc_device *device, const struct kvc_linear_int8 *args);
+void kvc_expert_linear_int8_amx(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
+
 #endif

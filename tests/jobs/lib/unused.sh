@@ -3,8 +3,9 @@
 # has other flags. Compiling them takes half a minute each, and nothing here can run them.
 [ -r /proc/cpuinfo ] || exit 0
 from=$1 to=$2 unused=
-grep -qw avx512f /proc/cpuinfo || unused="$unused avx512 avx512vnni"
-grep -qw avx512_vnni /proc/cpuinfo || unused="$unused avx512vnni"
+grep -qw avx512f /proc/cpuinfo || unused="$unused avx512 avx512vnni amx"
+grep -qw avx512_vnni /proc/cpuinfo || unused="$unused avx512vnni amx"
+grep -qw amx_int8 /proc/cpuinfo || unused="$unused amx"
 grep -qw avx_vnni /proc/cpuinfo || unused="$unused avx2vnni"
 for path in $unused; do
     (cd "$from" && find backends/cpu/simd -name "libcpu_${path}_la-*.o" -o -name "libcpu_${path}_la-*.lo") |

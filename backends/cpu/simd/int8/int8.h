@@ -31,7 +31,7 @@ struct kvc_int8_call {
 };
 
 struct kvc_int8_kernels {
-    size_t few;          /* the largest number of rows that few_rows computes */
+    size_t few;          /* the largest number of rows that few_rows computes; 0: few_rows is NULL */
     size_t tile_rows;    /* maximum rows of a tile */
     size_t tile_outputs; /* outputs of a panel */
     /* quantizes rows first .. last - 1 */

@@ -4,6 +4,7 @@
  *   PATH                       Name of the instruction set.
  *   PAIRS                      1 without VNNI: products of bytes are added in pairs (prepare.h).
  *   BITS                       Vector width for many rows.
+ *   TILES                      1 if tiles of AMX multiply many rows (tiles.h); not defined: 0.
  *   TILE_ROWS, TILE_VECTORS    Size of a tile: rows, and vectors of outputs.
  *   TILE_EVERY(m)              Calls m(rows) for each height of a tile.
  *   SMALL_BATCH_LIMIT          The largest number of rows that gemv.h computes. */
@@ -21,10 +22,16 @@
 #error "int8/<path>.c must define PATH, PAIRS and BITS"
 #endif
 
+#if !defined(TILES)
+#define TILES 0
+#endif
+
 #define TILE_VECTORS 2
 #if BITS == 256
 #define TILE_ROWS 4
 #define TILE_EVERY(m) m(1) m(2) m(3) m(4)
+#elif BITS == 512 && TILES
+#define TILE_ROWS 32
 #elif BITS == 512
 #define TILE_ROWS 6
 #define TILE_EVERY(m) m(1) m(2) m(3) m(4) m(5) m(6)

@@ -13,24 +13,7 @@
 #ifndef KVC_SIMD_INT8_PREPARE_H
 #define KVC_SIMD_INT8_PREPARE_H
 
-#include "core/base/integers.h"
-#include "backends/cpu/simd/int8/int8.h"
-#include "backends/cpu/simd/int8/unpack.h"
-#include "backends/cpu/simd/int8/vectors.h"
-
-#define KIND_START_32 0
-#define KIND_MINIMUM_32 1
-#define KIND_START_16 2
-#define KIND_MINIMUM_16 3
-#define KIND_HALVES 4 /* pieces of 32 weights, with a minimum */
-#define KIND_WIDE 5   /* pieces of 32 weights */
-#define KIND_PIECES(kind) ((kind) == KIND_START_16 || (kind) == KIND_MINIMUM_16 ? 2 : 1)
-#define KIND_START(kind) ((kind) == KIND_START_32 || (kind) == KIND_START_16)
-#define KIND_MINIMUM(kind) ((kind) == KIND_MINIMUM_32 || (kind) == KIND_MINIMUM_16 || (kind) == KIND_HALVES)
-
-#define WIDE(name) (PAIRS && SIGNED_##name)
-INLINE bool is_wide(const enum kvc_type type) { return PAIRS && is_signed(type); }
-#define HALVES(NAME, name) (PAIRS && KVC_INT8_HAS_MIN_##NAME && 127 * MOST_##name * (KVC_INT8_WIDTH_##NAME / 2) > 32767)
+#include "backends/cpu/simd/int8/panel.h"
 
 #if PAIRS
 #define LARGER(a, b) ((a) > (b) ? (a) : (b))
@@ -43,35 +26,14 @@ INLINE bool is_wide(const enum kvc_type type) { return PAIRS && is_signed(type);
 KVC_BLOCK_TYPES(IN_16_BITS, )
 #endif
 
-static const kvc_u8 kind_of[KVC_TYPES] = {
-#define KIND_BY_TYPE(a, NAME, name, ...)                                                                               \
-    [KVC_##NAME] = WIDE(name)           ? KIND_WIDE                                                                    \
-                   : HALVES(NAME, name) ? KIND_HALVES                                                                  \
-                                        : KVC_INT8_HAS_MIN_##NAME + 2 * (KVC_INT8_WIDTH_##NAME == 16),
-    KVC_BLOCK_TYPES(KIND_BY_TYPE, )};
-
 static const kvc_u8 offset_of[KVC_TYPES] = {
 #define OFFSET_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = SIGNED_##name ? 128 : OFFSET_##name,
     KVC_BLOCK_TYPES(OFFSET_BY_TYPE, )};
 
-/* Converts quants to codes. */
-INLINE __m256i code_of(__m256i quant, int is_signed) {
-    return is_signed && !PAIRS ? _mm256_xor_si256(quant, _mm256_set1_epi8((char)-128)) : quant;
-}
-
-/* Tiles of rows and panels of outputs are stored block by block in the order of use: all blocks of one lane, then all
- * blocks of the next lane. Every lane has room for as many blocks as the first one.
- *
- * A block of a tile consists of groups of TILE_ROWS words: the codes; for each piece its start, which is the initial
- * value of an accumulator, or for types with a minimum a float (the sum of the piece's quants times the scale); the
- * scale. A block of a panel consists of groups of TILE_OUTPUTS words: the codes; the scale of each piece; the minimum
- * of each piece with the opposite sign. A word of codes holds four bytes, or two 16-bit integers if the type is
- * WIDE. */
-#define CODE_WORDS(kind) ((kind) == KIND_WIDE ? 16 : 8)
+/* Tiles of rows are stored like panels (panel.h), block by block in the order of use. A block of a tile consists of
+ * groups of TILE_ROWS words: the codes; for each piece its start, which is the initial value of an accumulator, or for
+ * types with a minimum a float (the sum of the piece's quants times the scale); the scale. */
 #define TILE_WORDS(kind) (CODE_WORDS(kind) + ((kind) == KIND_WIDE ? 0 : KIND_PIECES(kind)) + 1)
-#define PANEL_WORDS(kind) (CODE_WORDS(kind) + (KIND_MINIMUM(kind) ? 2 : 1) * KIND_PIECES(kind))
-
-static size_t groups_of(const struct kvc_int8_call *call) { return (call->K + 255) / 256; }
 static size_t prepared_words(const struct kvc_int8_call *call) {
     return groups_of(call) * 8 * (size_t)TILE_WORDS(kind_of[call->type]) * TILE_ROWS;
 }

@@ -15,7 +15,7 @@ static const struct kvc_int8_kernels kernels = {.few = SMALL_BATCH_LIMIT,
                                                 .few_rows = few_rows,
                                                 .prepared_words = prepared_words,
                                                 .prepare = prepare,
-                                                .panel_bytes = panel_bytes,
+                                                .panel_bytes = packed_bytes,
                                                 .panel = panel};
 
 INT8_FUNCTIONS(PATH, &kernels)

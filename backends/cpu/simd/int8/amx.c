@@ -1,0 +1,28 @@
+/* amx.c - the path amx: linear layers with 8-bit activations and many rows by AMX's tiles. Everything else is the path
+ * avx512vnni. */
+#include "backends/cpu/simd/int8/amx/template.h"
+#include "backends/cpu/ref/pairs.h"
+#include "backends/cpu/simd/simd.h"
+
+#define FEW_ROWS 8 /* up to which vectors are faster than tiles, whose products have 16 rows */
+
+void kvc_linear_int8_amx(struct kvc_device *device, const struct kvc_linear_int8 *args) {
+    if (args->rows <= FEW_ROWS)
+        kvc_linear_int8_avx512vnni(device, args);
+    else
+        kvc_int8_run((struct kvc_cpu *)device, &tile_kernels, args);
+}
+
+void kvc_expert_linear_int8_amx(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {
+    for (uint32_t e = 0; e < args->experts; e++) {
+        struct kvc_weight w;
+        const struct kvc_linear_int8 linear = kvc_int8_expert(args, e, &w);
+        kvc_linear_int8_amx(device, &linear);
+    }
+}
+
+void kvc_cpu_fill_amx(struct kvc_ops *table) {
+    kvc_cpu_fill_avx512vnni(table);
+    table->linear_int8 = kvc_linear_int8_amx;
+    table->expert_linear_int8 = kvc_expert_linear_int8_amx;
+}

@@ -1,0 +1,8 @@
+/* tiles_linear.c - the many-row kernels of the path amx with the double of the tiles in plain C. */
+#define KVC_TILES_PLAIN
+#include "backends/cpu/simd/int8/amx/template.h"
+#include "tests/backends/tiles.h"
+
+void tiles_linear_plain(struct kvc_device *device, const struct kvc_linear_int8 *args) {
+    kvc_int8_run((struct kvc_cpu *)device, &tile_kernels, args);
+}
