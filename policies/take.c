@@ -16,11 +16,11 @@ static const struct kvc_option options[] = {
     {"chunk", KVC_OPTION_INT, "4096", 1, 1 << 24, NULL, "Z: tokens of the prompt read at once"},
     {"probe", KVC_OPTION_INT, "32", 1, 4096, NULL, "p: last tokens of the prompt, run with every chunk"},
     {"alpha", KVC_OPTION_REAL, "0.32", 0, 1, NULL, "weight of the probe accumulated so far"},
-    KVC_KERNEL_OPTION("5"),
-    KVC_POOLING_OPTION("avg"),
+    KVC_KERNEL_OPTION("7"),
+    KVC_POOLING_OPTION("max"),
     {"probe_pos", KVC_OPTION_CHOICE, "chunk", 0, 0, "chunk|end",
      "probes use the positions after the chunk, or their true positions"},
-    {"probe_sees", KVC_OPTION_CHOICE, "chunk", 0, 0, "chunk|probes",
+    {"probe_sees", KVC_OPTION_CHOICE, "probes", 0, 0, "chunk|probes",
      "probes attend to the entries held and the chunk, or also to themselves and the probes before them"},
     KVC_PER_HEAD_OPTION("one selection per KV head, or per query head"),
     KVC_OPTIONS_END};
@@ -172,18 +172,21 @@ const struct kvc_policy_class kvc_policy_take = {
             "attends to are kept, so even prefill runs in bounded memory. The question's last tokens are run beside "
             "every chunk as probes. Their queries are averaged over the chunks, and score the entries held. The scores "
             "of the lower layers say little, so these layers keep what one layer in the middle chooses.",
-    .formula = "A_i = alpha*A_(i-1) + (1-alpha)*Q_i; score = avg-pool(mean over the probe of softmax(A_i K^T/sqrt(d)), "
+    .formula = "A_i = alpha*A_(i-1) + (1-alpha)*Q_i; score = pool(mean over the probe of softmax(A_i K^T/sqrt(d)), "
                "summed over the group); kept = top B (warm-up layers: the entries that layer W-1 keeps, top "
                "warmup_budget before the last chunk)",
-    .memory =
-        "at most chunk + budget (or warmup_budget) entries in every layer at any time of prefill; B entries after "
-        "the prompt, one more per generated token",
+    .memory = "at most chunk + budget (or warmup_budget) entries in every layer at any time of prefill, and with "
+              "probe_sees=probes p more; B entries after the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
     .differences =
-        "Each KV head has one selection, from its group's sum (per=head: the paper's). The paper sets the warm-up "
-        "budget by the context's length. The paper does not say whether probes attend to each other. With "
-        "probe_sees=probes, the queries that score a chunk are those of a whole question, and the layers that look for "
-        "a fact keep several times as many of its entries; pooling=max,kernel=7 adds to that (docs/measured/take.md).",
+        "Each KV head has one selection, from its group's sum (per=head: the paper's). The paper pools by an average, "
+        "and appends the probe to each chunk without saying whether its tokens attend to each other. "
+        "probe_sees=chunk,pooling=avg,kernel=5 is its text read literally. The defaults keep more of a fact: with "
+        "probe_sees=probes, the queries that score a chunk are those of a whole question, and pooling=max,kernel=7 "
+        "(snapkv's) does not dilute a fact that a few entries mark (docs/measured/take.md). The paper sets "
+        "warmup_budget by the context's length, and states one value: 10240 for 128,000 tokens at B = 512, which is "
+        "20 B and 8 % of the prompt (warmup_budget=8%); the default is 4 B, for less memory. The paper uses alpha = "
+        "0.32 for needles in a haystack and 0.2 for LongBench.",
     .second_turn = "The turn is read chunk by chunk beside the entries held. Its probe is its own last tokens, "
                    "accumulated from its first chunk on. Entries generated before count in that first chunk, where a "
                    "layer holds up to chunk + budget + generated.",

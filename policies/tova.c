@@ -2,8 +2,12 @@
  */
 #include "policies/policies.h"
 
+#include <string.h>
+
 static const struct kvc_option options[] = {
     {"budget", KVC_OPTION_BUDGET, NULL, 2, KVC_BUDGET_MOST, NULL, "entries kept per KV head, the newest included"},
+    {"per", KVC_OPTION_CHOICE, "layer", 0, 0, "layer|group",
+     "one selection per layer, by the sum over all its heads, or one per KV head"},
     KVC_OPTIONS_END};
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 1); }
@@ -28,6 +32,8 @@ static enum kvc_status tova_evict(struct kvc_stage *stage, const struct kvc_valu
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)
         status = kvc_stage_window_mass(stage, 1, scores, error);
+    if (status == KVC_OK && !strcmp(kvc_value_text(values, "per"), "layer"))
+        status = kvc_stage_layer_sum(stage, scores, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_keep keep = {.tail = 1, .top = budget - 1, .limit = budget, .recent = INT64_MAX, .scores = scores};
@@ -41,11 +47,15 @@ const struct kvc_policy_class kvc_policy_tova = {
     .idea = "A cache of constant size in which the newest query decides: the entry to which it gives the least "
             "attention is evicted. Earlier queries are not remembered, so there is no state beside the entries.",
     .formula =
-        "score_j = sum over the group's heads of a_ij, i the newest query; kept = top B - 1, and the newest entry",
+        "score_j = sum over the layer's heads (per=group: the group's) of a_ij, i the newest query; kept = top B "
+        "- 1, and the newest entry",
     .memory = "B entries (B + 1 within a decode step)",
     .traffic = "B + 1 entries per generated token",
-    .differences = "Each KV head has one selection, from its group's sum; the paper takes the mean over all heads of a "
-                   "layer. The newest entry is always kept.",
+    .differences =
+        "The sum over a layer's heads replaces their mean, with the same order: the heads' probabilities are "
+        "added per group, then over the groups. Where another method of the policy evicts from a layer, its "
+        "KV heads may hold different tokens, and each decides for itself, as with per=group. The newest "
+        "entry is always kept.",
     .second_turn = "The last query of the new prompt cuts old and new entries to B.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,

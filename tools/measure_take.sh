@@ -17,9 +17,9 @@ awk -v at="$(($(wc -l <"$work/policy") * ${PERCENT-35} / 100))" '{ print } NR ==
     print "The duty officer of the archive is called Margaret Holloway, and the emergency telephone number is 482177." }' \
     "$work/policy" >"$work/text"
 [ $# -gt 0 ] || set -- full snapkv:budget=512 take:budget=512 take:budget=512,chunk=1024 \
-    take:budget=512,chunk=1024,probe_sees=probes take:budget=512,chunk=1024,probe_pos=end \
+    take:budget=512,chunk=1024,probe_sees=chunk take:budget=512,chunk=1024,probe_pos=end \
     take:budget=512,chunk=1024,alpha=0 take:budget=512,chunk=1024,warmup_layers=0 take:budget=512,chunk=1024,per=head \
-    take:budget=512,chunk=1024,kernel=7,pooling=max
+    take:budget=512,chunk=1024,kernel=5,pooling=avg take:budget=512,chunk=1024,probe_sees=chunk,kernel=5,pooling=avg
 for spec; do set -- "$@" --kv "$spec"; shift; done
 "$build/kvcull" eval span -m "$model" -f "$work/text" --span 'Margaret Holloway' --span 482177 -n 48 -q "$@" \
     ${OUT+--out "$OUT" --resume} ${REPORT+--report "$REPORT"} \

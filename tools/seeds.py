@@ -58,7 +58,7 @@ def constant(budget):
 BUDGETS = (64, 128, 200, 400)  # 3, 6, 10 and 20 % of 2,000 tokens
 PROMPT = each("snapkv:budget={}", *BUDGETS) + each("dapq:budget={}", *BUDGETS)
 TAKE, TAKE_PROBES, TAKE_MAX, TAKE_BOTH = ["take:budget=200,chunk=512" + more for more in (
-    "", ",probe_sees=probes", ",pooling=max,kernel=7", ",probe_sees=probes,pooling=max,kernel=7")]
+    ",probe_sees=chunk,pooling=avg,kernel=5", ",pooling=avg,kernel=5", ",probe_sees=chunk", "")]
 ORDER = ["pyramidkv:budget=128", "adakv:budget=128", "cake:budget=128", "h2o:budget=128,stages=prompt",
          "streaming:budget=128,stages=prompt", "random:budget=128,stages=prompt", "morphkv:budget=128"]
 TENTH = ["adakv:budget=200", "cake:budget=200"]

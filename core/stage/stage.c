@@ -314,6 +314,52 @@ enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores
     return KVC_OK;
 }
 
+/* Returns true if another method of the policy may evict from the layer, so that its lists may hold different tokens.
+ */
+static bool others_evict(const struct kvc_stage *stage) {
+    const struct kvc_session *session = stage->session;
+    const unsigned evicts = KVC_STAGE_CHUNK | KVC_STAGE_PROMPT | KVC_STAGE_DECODE;
+    for (size_t i = 0; i < session->policy->count; i++)
+        if (&session->use[i] != stage->use && session->use[i].acts[stage->layer] &&
+            (session->policy->method[i].stages & evicts))
+            return true;
+    return false;
+}
+
+enum kvc_status kvc_stage_layer_sum(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error) {
+    struct kvc_device *device = kvc_stage_device(stage);
+    const size_t word = sizeof(float);
+    struct kvc_scores *sum;
+    struct kvc_across across;
+    enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
+    if (status == KVC_OK && scores->heads != stage->info.kv_heads)
+        status = kvc_fail(error, KVC_USAGE, "policy: a layer's sum needs scores per list");
+    if (status != KVC_OK || stage->info.model_lists == 1 || others_evict(stage))
+        return status;
+    status = make_scores(stage, scores->heads, &sum, error);
+    if (status == KVC_OK)
+        status = kvc_across_open(stage, (const struct kvc_scores *const *)&scores, 1, &across, error);
+    if (status != KVC_OK)
+        return status;
+    struct kvc_lists first = across.lists; /* the sum goes to one list, whose rows are all lists */
+    first.kv_heads = 1;
+    KVC_ASSERT(across.copied || across.stride == sum->stride);
+    device->ops->group_scores(device, &(struct kvc_group_scores){.lists = &first,
+                                                                 .rows = stage->info.model_lists,
+                                                                 .out = sum->span,
+                                                                 .in = across.scores[0],
+                                                                 .stride = across.stride,
+                                                                 .divisor = 1.0f});
+    for (uint32_t h = 0; h < scores->heads; h++) {
+        struct kvc_span to = scores->span;
+        to.offset += (size_t)h * scores->stride * word;
+        device->ops->copy(device, to, sum->span, kvc_stage_capacity(stage) * word);
+    }
+    stage->score_count--;
+    kvc_across_free(&across);
+    return KVC_OK;
+}
+
 enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t tail,
                                  uint64_t slots, uint32_t *shares, struct kvc_error *error) {
     struct kvc_runner *runner = stage->session->runner;

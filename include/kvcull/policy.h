@@ -164,6 +164,9 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
 /** Sets scores per list to the sum of `heads` (scores per query head) over each group, divided by `divisor`. */
 enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores *heads, float divisor,
                                 struct kvc_scores *scores, struct kvc_error *error);
+/** Replaces scores per list by their sum over all lists of the layer, entry by entry (TOVA, arXiv:2401.06104). If
+ * another method of the policy may evict from the layer, its lists may hold different tokens, and the scores stay. */
+enum kvc_status kvc_stage_layer_sum(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 
 /** Scores of entries that need no query. */
 enum kvc_entry_kind {

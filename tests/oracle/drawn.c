@@ -265,6 +265,8 @@ void draw_duo(struct drawn *d) {
 
 void draw_tova(struct drawn *d) {
     begin(d, "tova", 2);
+    d->scores.by_group = drawn_below(2);
+    drawn_say(d, ",per=%s", d->scores.by_group ? "group" : "layer");
     use_parts(d, &(struct parts){NULL, oracle_tova, oracle_tova, NULL, &d->scores, &d->scores});
 }
 

@@ -251,17 +251,24 @@ void oracle_duo(const struct moment *m, const void *p) {
 
 void oracle_tova(const struct moment *m, const void *p) {
     const struct scores_plan *plan = p;
-    const uint32_t budget = budget_of(plan, m, 2);
-    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
-        struct head *head = &m->heads[h];
-        const uint32_t n = head->count;
-        float *score = calloc(n, sizeof *score);
-        assert_non_null(score);
-        group_row(m->t, head, m->layer, h, m->now - 1, n, false, score);
-        if (n > budget)
-            keep_top(head, score, budget - 1, 1);
-        free(score);
+    const uint32_t budget = budget_of(plan, m, 2), lists = m->t->lists;
+    const bool layer = !plan->by_group && !(plan->apart >> m->layer & 1);
+    float *score[64];
+    if (!oracle_acts(plan->left_out, m->layer) || longest(m) <= budget)
+        return;
+    for (uint32_t h = 0; h < lists; h++) {
+        const uint32_t n = m->heads[h].count;
+        score[h] = calloc(n, sizeof **score);
+        assert_non_null(score[h]);
+        group_row(m->t, &m->heads[h], m->layer, h, m->now - 1, n, false, score[h]);
+        for (uint32_t j = 0; j < n && layer && h > 0; j++)
+            score[0][j] = score[0][j] + score[h][j];
     }
+    for (uint32_t h = 0; h < lists; h++)
+        if (m->heads[h].count > budget)
+            keep_top(&m->heads[h], layer ? score[0] : score[h], budget - 1, 1);
+    for (uint32_t h = 0; h < lists; h++)
+        free(score[h]);
 }
 
 /* ---- several methods ---- */

@@ -16,6 +16,8 @@ struct scores_plan { /* one method with the values of its options */
     uint32_t span, overlap, sinks;
     const float *scores; /* duo: [layers, H_kv] */
     float threshold;
+    bool by_group;  /* tova: each list decides for itself */
+    uint32_t apart; /* tova: one bit for each layer in which it does so because another method evicts there */
 };
 
 moment_fn oracle_pyramidkv, oracle_adakv;

@@ -110,6 +110,7 @@ static void run_joined(draw_fn *before, draw_fn *follows, draw_fn *select, uint6
     join(&d, &joined->prompt, before);
     join(&d, &joined->decode, follows);
     join(&d, &joined->select, select);
+    joined->decode.scores.apart = before ? ~joined->prompt.left_out : 0;
     joined->decode_plan = joined->decode.plan;
     joined->decode_plan.prompt = FULL;
     joined->decode_plan.budget = UINT32_MAX;

@@ -83,7 +83,8 @@ static void test_tova(void **state) {
     run("tova:budget=30+topk:budget=12", topk, oracle_tova, &plan, oracle_tova, &plan);
     /* An evicted entry also leaves the filtered list. */
     const struct select_plan rocket = {ROCKET_MT, .budget = 16, .split = -1, .window = 8, .kernel = 63};
-    run("rocketkv-mt:budget=16,window=8+tova:budget=30", rocket, NULL, NULL, oracle_tova, &plan);
+    static const struct scores_plan groups = {.budget = 30, .by_group = true};
+    run("rocketkv-mt:budget=16,window=8+tova:budget=30,per=group", rocket, NULL, NULL, oracle_tova, &groups);
 }
 
 /* What a layer holds after the prompt is final only when the layers above have taken their shares. */

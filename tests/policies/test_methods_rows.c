@@ -251,12 +251,12 @@ static void test_kvzip(void **state) {
 /* ---- tova ---- */
 
 static void test_tova(void **state) {
-    static const uint32_t budgets[] = {2, 40};
+    static const uint32_t budgets[] = {2, 2, 40, 40};
     (void)state;
     for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
         char spec[40];
-        snprintf(spec, sizeof spec, "tova:budget=%u", budgets[i]);
-        const struct scores_plan plan = {.budget = budgets[i]};
+        snprintf(spec, sizeof spec, "tova:budget=%u%s", budgets[i], i % 2 ? ",per=group" : "");
+        const struct scores_plan plan = {.budget = budgets[i], .by_group = i % 2};
         const struct side side = {.spec = spec, .prompt = oracle_tova, .step = oracle_tova, .plan = &plan};
         side_run_all(&side, 2);
         struct tensors t = make_tensors(DRIFT, 3 + i, 1, 4, 2, 8, kvc_test_thinned() ? 90 : 330); /* 300 steps */

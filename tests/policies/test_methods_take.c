@@ -306,12 +306,14 @@ static void test_take_turns(void **state) {
 }
 
 /* At every moment of prefill a layer holds at most a chunk and the largest of its budgets so far. Here these are three
- * blocks of each list, completely filled where the budget is 256; the whole prompt has eight. */
+ * blocks of each list, completely filled where the budget is 256; the whole prompt has eight. Probes that see each
+ * other would add theirs. */
+#define CHUNK ",probe_sees=chunk"
 static void test_take_bound(void **state) {
-    static const char *const specs[] = {"take:budget=64,warmup_budget=256,warmup_layers=3,chunk=512,probe=16",
-                                        "take:budget=256,warmup_budget=256,warmup_layers=2,chunk=512,probe=16",
-                                        "take:budget=256,warmup_layers=0,chunk=512,probe=16",
-                                        "take:budget=64,warmup_layers=0,chunk=512,probe=16"};
+    static const char *const specs[] = {"take:budget=64,warmup_budget=256,warmup_layers=3,chunk=512,probe=16" CHUNK,
+                                        "take:budget=256,warmup_budget=256,warmup_layers=2,chunk=512,probe=16" CHUNK,
+                                        "take:budget=256,warmup_layers=0,chunk=512,probe=16" CHUNK,
+                                        "take:budget=64,warmup_layers=0,chunk=512,probe=16" CHUNK};
     const uint32_t heads = kvc_test_thinned() ? 1 : 8;
     struct tensors t = make_tensors(RANDOM, 5, 3, heads, heads, 8, 2048);
     struct tensors probes = make_tensors(RANDOM, 6, 3, heads, heads, 8, 48);
