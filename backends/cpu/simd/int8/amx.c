@@ -4,10 +4,11 @@
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/simd/simd.h"
 
-#define FEW_ROWS 8 /* up to which vectors are faster than tiles, whose products have 16 rows */
+/* Below this number of rows vectors are faster than tiles, whose products have 16 rows. */
+#define TILE_LEAST_ROWS 32
 
 void kvc_linear_int8_amx(struct kvc_device *device, const struct kvc_linear_int8 *args) {
-    if (args->rows <= FEW_ROWS)
+    if (args->rows < TILE_LEAST_ROWS)
         kvc_linear_int8_avx512vnni(device, args);
     else
         kvc_int8_run((struct kvc_cpu *)device, &tile_kernels, args);

@@ -111,6 +111,8 @@ static void run_gemm(struct job *job) {
     /* makes tiles of nearly equal height: eight rows become four and four instead of six and two */
     if (job->kernels->prepare)
         job->call.tile_rows = (job->call.rows + job->tiles - 1) / job->tiles;
+    job->call.tile_rows =
+        (job->call.tile_rows + job->kernels->row_step - 1) / job->kernels->row_step * job->kernels->row_step;
     KVC_ASSERT(job->call.tile_rows <= job->kernels->tile_rows && job->call.tile_rows * job->tiles >= job->call.rows);
     job->panel_bytes = job->kernels->panel_bytes(&job->call);
     if (job->kernels->prepare) {

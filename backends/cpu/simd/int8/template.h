@@ -10,6 +10,7 @@
 
 static const struct kvc_int8_kernels kernels = {.few = SMALL_BATCH_LIMIT,
                                                 .tile_rows = TILE_ROWS,
+                                                .row_step = 1,
                                                 .tile_outputs = TILE_OUTPUTS,
                                                 .quantize = quantize,
                                                 .few_rows = few_rows,

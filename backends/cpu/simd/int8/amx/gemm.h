@@ -1,108 +1,109 @@
 /* gemm.h - template: int8 products for many rows by tiles. Tiles multiply a block of 16 rows by that of 16 outputs. The
  * sums go through memory to vectors, which scale them and add them to the lanes as canon.h defines.
  *
- * The work on a tile of rows and a panel is a sequence of steps. A step is up to STEP_BLOCKS blocks of one lane, for a
- * square of 16 rows and 16 outputs. While vectors add the sums of one step, tiles multiply the blocks of the next. */
+ * The two take turns: GROUP_TERMS pieces of each square are multiplied, then added. While a tile instruction runs, the
+ * CPU does half as many operations on vectors of 512 bits, so mixing them is slower. The sums of a group stay in the
+ * first cache. */
 #ifndef KVC_SIMD_INT8_AMX_GEMM_H
 #define KVC_SIMD_INT8_AMX_GEMM_H
 
 #include "backends/cpu/simd/int8/amx/rows.h"
 
-#define STEP_BLOCKS 4
 #define SIDE 16 /* rows, or outputs, of a square */
-#define SQUARES (SUBTILES * (TILE_OUTPUTS / SIDE))
-#define WAITING 3 /* sums of lanes that wait at a time, see finish_lane */
+#define SQUARE (SIDE * SIDE)
+#define SQUARES 4     /* of a tile of rows and a panel: two by two */
+#define GROUP_TERMS 4 /* pieces that are multiplied at a time; the pieces of a block stay together */
+#define WAITING 3     /* sums of lanes that wait at a time, see finish_lane */
+_Static_assert(TILE_ROWS == 2 * SIDE && TILE_OUTPUTS == 2 * SIDE, "the tiles below are those of two by two squares");
 
 /* A thread's scratch memory after its panel. */
 struct area {
-    kvc_i32 sum[2][STEP_BLOCKS][2][SIDE * SIDE]; /* of two steps, each block, each piece */
-    float lane[SQUARES][SIDE * SIDE];            /* of the lane that is being computed */
-    float waiting[SQUARES][WAITING][SIDE * SIDE];
+    kvc_i32 sum[SQUARES][GROUP_TERMS][SQUARE];
+    float lane[SQUARES][SQUARE]; /* the lane that is being computed */
+    float waiting[SQUARES][WAITING][SQUARE];
 };
 
-/* A tile of rows and a panel, and a place in the sequence of its steps. */
-struct walk {
+/* A tile of rows and a panel. */
+struct job {
     const struct kvc_int8_call *call;
     const kvc_u32 *x, *w;
-    size_t groups, blocks;             /* of a row of K inputs */
+    struct area *area;
     size_t row, rows, output, outputs; /* first one and number */
-    size_t turn, block, subtile, part; /* the next step */
 };
 
-struct step {
+/* Blocks of a lane that are multiplied together. */
+struct group {
     const kvc_u32 *x, *w; /* the first block of the rows and of the panel */
-    size_t turn, subtile, part, blocks;
+    size_t blocks;
+    size_t turn;       /* lanes that were computed before */
     bool starts, ends; /* the lane */
-    bool none;         /* all steps are done */
 };
 
-/* Lanes are computed in the order in which a tree adds them: 0 and 4; 2 and 6; these two sums; and so on. */
-static const kvc_u8 lane_at[KVC_INT8_LANES] = {0, 4, 2, 6, 1, 5, 3, 7};
+#define X_BLOCK(kind) ((size_t)BLOCK_WORDS(kind))
+#define W_BLOCK(kind) ((size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS))
 
-INLINE size_t lane_blocks(const struct walk *walk, size_t l) {
-    return (walk->blocks + KVC_INT8_LANES - 1 - l) / KVC_INT8_LANES;
-}
-
-/* Returns the next step. */
-INLINE struct step take_step(struct walk *walk, int kind) {
-    struct step step = {.none = walk->turn == KVC_INT8_LANES};
-    if (step.none)
-        return step;
-    const size_t l = lane_at[walk->turn], count = lane_blocks(walk, l), at = l * walk->groups + walk->block;
-    step.x = walk->x + at * BLOCK_WORDS(kind);
-    step.w = walk->w + at * (size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS);
-    step.turn = walk->turn;
-    step.subtile = walk->subtile;
-    step.part = walk->part;
-    step.blocks = kvc_min_u64(STEP_BLOCKS, count - walk->block);
-    step.starts = walk->block == 0;
-    step.ends = walk->block + step.blocks == count;
-    if ((walk->part += 1) * SIDE < walk->outputs)
-        return step;
-    walk->part = 0;
-    if ((walk->subtile += 1) * SIDE < walk->rows)
-        return step;
-    walk->subtile = 0;
-    walk->block += step.blocks;
-    if (step.ends) {
-        walk->block = 0;
-        walk->turn++;
-    }
-    return step;
-}
-
-/* The numbers of the tiles, by the pieces of a block: their sums, their quants of rows and of outputs. */
-enum { TILE_SUM, TILE_X, TILE_W };
+/* The tiles: the sums of the four squares; the rows of the first two squares and of the last two; the outputs of the
+ * even squares and of the odd ones. */
+enum { TILE_SUM, TILE_X = 4, TILE_W = 6 };
 
 INLINE void configure(struct kvc_tiles *tiles, int kind) {
     struct kvc_tile_shapes shapes = {.palette = 0};
     const unsigned words = 8 / KIND_PIECES(kind);
-    kvc_tile_shape(&shapes, TILE_SUM, SIDE, SIDE * 4);
-    kvc_tile_shape(&shapes, TILE_X, SIDE, words * 4);
-    kvc_tile_shape(&shapes, TILE_W, words, SIDE * 4);
+    for (unsigned i = 0; i < SQUARES; i++)
+        kvc_tile_shape(&shapes, TILE_SUM + i, SIDE, SIDE * 4);
+    for (unsigned i = 0; i < 2; i++) {
+        kvc_tile_shape(&shapes, TILE_X + i, SIDE, words * 4);
+        kvc_tile_shape(&shapes, TILE_W + i, words, SIDE * 4);
+    }
     TILES_CONFIGURE(tiles, &shapes);
 }
 
-/* Multiplies block b of a step. */
-INLINE void multiply_block(struct kvc_tiles *tiles, const struct step *step, size_t b, kvc_i32 (*sum)[SIDE * SIDE],
-                           int kind) {
-    const int words = 8 / KIND_PIECES(kind);
-    const kvc_u32 *x = step->x + b * BLOCK_WORDS(kind) + step->subtile * (SIDE * 8);
-    const kvc_u32 *w = step->w + b * (size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS) + step->part * SIDE;
-    for (int s = 0; s < KIND_PIECES(kind); s++) {
-        TILE_ZERO(tiles, TILE_SUM);
-        TILE_LOAD(tiles, TILE_X, x + s * words, 32);
-        TILE_LOAD(tiles, TILE_W, w + s * words * TILE_OUTPUTS, TILE_OUTPUTS * 4);
-        TILE_MULTIPLY(tiles, TILE_SUM, TILE_X, TILE_W);
-        TILE_STORE(tiles, TILE_SUM, sum[s], SIDE * 4);
+/* Stores the sum of term `term` - 1 of a square and multiplies term `term`. In this order the product of one square
+ * runs while the sum of another is stored. */
+#define MULTIPLY_SQUARE(square)                                                                                        \
+    do {                                                                                                               \
+        if (term > 0)                                                                                                  \
+            TILE_STORE(tiles, TILE_SUM + (square), area->sum[square][term - 1], SIDE * 4);                             \
+        TILE_ZERO(tiles, TILE_SUM + (square));                                                                         \
+        TILE_MULTIPLY(tiles, TILE_SUM + (square), TILE_X + (square) / 2, TILE_W + (square) % 2);                       \
+    } while (0)
+
+/* Multiplies a group. `more_rows` and `more_outputs` tell whether there are rows and outputs beyond the first 16. */
+INLINE void multiply_group(struct kvc_tiles *tiles, const struct group *group, struct area *area, bool more_rows,
+                           bool more_outputs, int kind) {
+    const size_t words = 8 / KIND_PIECES(kind), terms = group->blocks * KIND_PIECES(kind);
+    for (size_t term = 0; term < terms; term++) {
+        const kvc_u32 *x = group->x + term / KIND_PIECES(kind) * X_BLOCK(kind) + term % KIND_PIECES(kind) * words;
+        const kvc_u32 *w =
+            group->w + term / KIND_PIECES(kind) * W_BLOCK(kind) + term % KIND_PIECES(kind) * words * TILE_OUTPUTS;
+        TILE_LOAD(tiles, TILE_X, x, 32);
+        TILE_LOAD(tiles, TILE_W, w, TILE_OUTPUTS * 4);
+        MULTIPLY_SQUARE(0);
+        if (more_outputs) {
+            TILE_LOAD(tiles, TILE_W + 1, w + SIDE, TILE_OUTPUTS * 4);
+            MULTIPLY_SQUARE(1);
+        }
+        if (more_rows) {
+            TILE_LOAD(tiles, TILE_X + 1, x + SIDE * 8, 32);
+            MULTIPLY_SQUARE(2);
+        }
+        if (more_rows && more_outputs)
+            MULTIPLY_SQUARE(3);
     }
+    if (terms == 0)
+        return;
+    TILE_STORE(tiles, TILE_SUM, area->sum[0][terms - 1], SIDE * 4);
+    if (more_outputs)
+        TILE_STORE(tiles, TILE_SUM + 1, area->sum[1][terms - 1], SIDE * 4);
+    if (more_rows)
+        TILE_STORE(tiles, TILE_SUM + 2, area->sum[2][terms - 1], SIDE * 4);
+    if (more_rows && more_outputs)
+        TILE_STORE(tiles, TILE_SUM + 3, area->sum[3][terms - 1], SIDE * 4);
 }
 
-/* Adds block b of a step to the lane. */
-INLINE void add_block(fv lane[SIDE], const struct step *step, size_t b, kvc_i32 (*sum)[SIDE * SIDE], int kind) {
+/* Adds the sums of a block's pieces to the lane of a square. x and w are the values after the block's quants. */
+INLINE void add_block(fv lane[SIDE], const kvc_u32 *x, const kvc_u32 *w, kvc_i32 (*sum)[SQUARE], int kind) {
     const int pieces = KIND_PIECES(kind);
-    const kvc_u32 *x = step->x + b * BLOCK_WORDS(kind) + 8 * TILE_ROWS + step->subtile * SIDE;
-    const kvc_u32 *w = step->w + b * (size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS) + 8 * TILE_OUTPUTS + step->part * SIDE;
     UNROLL
     for (int s = 0; s < pieces; s++) {
         const fv scale = fv_of_bits(iv_load(w + s * TILE_OUTPUTS));
@@ -121,71 +122,90 @@ INLINE void add_block(fv lane[SIDE], const struct step *step, size_t b, kvc_i32 
 }
 
 /* Stores the sums of all lanes of a square as outputs. */
-INLINE void store_outputs(const struct walk *walk, const struct step *step, const fv sum[SIDE]) {
-    const size_t row = walk->row + step->subtile * SIDE, n = walk->output + step->part * SIDE;
-    const size_t rows = kvc_min_u64(SIDE, walk->rows - step->subtile * SIDE);
-    const __mmask16 some = (__mmask16)(0xffffu >> (SIDE - kvc_min_u64(SIDE, walk->outputs - step->part * SIDE)));
-    const float *bias = walk->call->bias;
-    float *y = walk->call->y + row * walk->call->N + n;
+INLINE void store_outputs(const struct job *job, size_t square, const fv sum[SIDE]) {
+    const size_t r0 = square / 2 * SIDE, n0 = square % 2 * SIDE, n = job->output + n0;
+    const size_t rows = kvc_min_u64(SIDE, job->rows - r0);
+    const __mmask16 some = (__mmask16)(0xffffu >> (SIDE - kvc_min_u64(SIDE, job->outputs - n0)));
+    const float *bias = job->call->bias;
+    float *y = job->call->y + (job->row + r0) * job->call->N + n;
     UNROLL
     for (size_t r = 0; r < SIDE; r++)
         if (r < rows)
-            _mm512_mask_storeu_ps(y + r * walk->call->N, some,
+            _mm512_mask_storeu_ps(y + r * job->call->N, some,
                                   bias ? fv_add(sum[r], _mm512_maskz_loadu_ps(some, bias + n)) : sum[r]);
 }
 
+/* Prefetches a square's outputs to be written. Each row is on a page of its own. */
+INLINE void fetch_outputs(const struct job *job, size_t square) {
+    const size_t r0 = square / 2 * SIDE, rows = kvc_min_u64(SIDE, job->rows - r0);
+    const float *y = job->call->y + (job->row + r0) * job->call->N + job->output + square % 2 * SIDE;
+    for (size_t r = 0; r < rows; r++)
+        __builtin_prefetch(y + r * job->call->N, 1);
+}
+
+/* Lanes are computed in the order in which a tree adds them: 0 and 4; 2 and 6; these two sums; and so on. */
+static const kvc_u8 lane_at[KVC_INT8_LANES] = {0, 4, 2, 6, 1, 5, 3, 7};
+
 /* Adds a finished lane to the sums that wait for it. After an odd number of lanes one sum begins to wait. */
-INLINE void finish_lane(const struct walk *walk, const struct step *step, fv lane[SIDE],
-                        float (*waiting)[SIDE * SIDE]) {
-    size_t depth = (step->turn & 1) + (step->turn >> 1 & 1) + (step->turn >> 2 & 1);
-    for (size_t turn = step->turn; turn & 1; turn >>= 1) {
+INLINE void finish_lane(const struct job *job, size_t turn, size_t square, fv lane[SIDE]) {
+    float(*waiting)[SQUARE] = job->area->waiting[square];
+    size_t depth = (turn & 1) + (turn >> 1 & 1) + (turn >> 2 & 1);
+    for (size_t left = turn; left & 1; left >>= 1) {
         depth--;
         UNROLL
         for (int r = 0; r < SIDE; r++)
             lane[r] = fv_add(fv_load(waiting[depth] + SIDE * r), lane[r]);
     }
-    if (step->turn == KVC_INT8_LANES - 1) {
-        store_outputs(walk, step, lane);
+    if (turn == KVC_INT8_LANES - 1) {
+        store_outputs(job, square, lane);
         return;
     }
+    if (turn == KVC_INT8_LANES / 2)
+        fetch_outputs(job, square);
     UNROLL
     for (int r = 0; r < SIDE; r++)
         fv_store(waiting[depth] + SIDE * r, lane[r]);
 }
 
-/* Adds the sums of step `now`, and between its blocks multiplies those of step `next`. */
-INLINE void do_step(struct kvc_tiles *tiles, const struct walk *walk, const struct step *now, const struct step *next,
-                    struct area *area, size_t turn, int kind) {
-    const size_t square = now->subtile * (TILE_OUTPUTS / SIDE) + now->part;
-    kvc_i32(*sum)[2][SIDE * SIDE] = area->sum[turn & 1], (*next_sum)[2][SIDE * SIDE] = area->sum[~turn & 1];
+/* Adds a group's sums to the lane of a square. */
+INLINE void add_square(const struct job *job, const struct group *group, size_t square, int kind) {
+    const kvc_u32 *x = group->x + 8 * TILE_ROWS + square / 2 * SIDE,
+                  *w = group->w + 8 * TILE_OUTPUTS + square % 2 * SIDE;
+    float *to = job->area->lane[square];
     fv lane[SIDE];
     UNROLL
     for (int r = 0; r < SIDE; r++)
-        lane[r] = now->starts ? fv_zero() : fv_load(area->lane[square] + SIDE * r);
-    for (size_t b = 0; b < STEP_BLOCKS; b++) {
-        if (b < next->blocks)
-            multiply_block(tiles, next, b, next_sum[b], kind);
-        if (b < now->blocks)
-            add_block(lane, now, b, sum[b], kind);
-    }
-    if (now->ends) {
-        finish_lane(walk, now, lane, area->waiting[square]);
+        lane[r] = group->starts ? fv_zero() : fv_load(to + SIDE * r);
+    for (size_t b = 0; b < group->blocks; b++)
+        add_block(lane, x + b * X_BLOCK(kind), w + b * W_BLOCK(kind), job->area->sum[square] + b * KIND_PIECES(kind),
+                  kind);
+    if (group->ends) {
+        finish_lane(job, group->turn, square, lane);
         return;
     }
     UNROLL
     for (int r = 0; r < SIDE; r++)
-        fv_store(area->lane[square] + SIDE * r, lane[r]);
+        fv_store(to + SIDE * r, lane[r]);
 }
 
 /* Multiplies a tile of rows by the panel. `kind` is a constant. */
-INLINE void tile(struct kvc_tiles *tiles, struct walk *walk, struct area *area, int kind) {
-    struct step now = take_step(walk, kind);
-    for (size_t b = 0; b < now.blocks; b++)
-        multiply_block(tiles, &now, b, area->sum[0][b], kind);
-    for (size_t turn = 0; !now.none; turn++) {
-        const struct step next = take_step(walk, kind);
-        do_step(tiles, walk, &now, &next, area, turn, kind);
-        now = next;
+INLINE void tile(struct kvc_tiles *tiles, const struct job *job, int kind) {
+    const size_t groups = groups_of(job->call), blocks = job->call->K / 32, most = GROUP_TERMS / KIND_PIECES(kind);
+    const bool more_rows = job->rows > SIDE, more_outputs = job->outputs > SIDE;
+    for (size_t turn = 0; turn < KVC_INT8_LANES; turn++) {
+        const size_t l = lane_at[turn], count = (blocks + KVC_INT8_LANES - 1 - l) / KVC_INT8_LANES;
+        for (size_t first = 0; first == 0 || first < count; first += most) { /* a lane may have no blocks */
+            const struct group group = {.x = job->x + (l * groups + first) * X_BLOCK(kind),
+                                        .w = job->w + (l * groups + first) * W_BLOCK(kind),
+                                        .blocks = kvc_min_u64(most, count - first),
+                                        .turn = turn,
+                                        .starts = first == 0,
+                                        .ends = first + most >= count};
+            multiply_group(tiles, &group, job->area, more_rows, more_outputs, kind);
+            for (size_t square = 0; square < SQUARES; square++)
+                if ((more_rows || square / 2 == 0) && (more_outputs || square % 2 == 0))
+                    add_square(job, &group, square, kind);
+        }
     }
 }
 
@@ -196,16 +216,15 @@ INLINE void tiles_of_kind(const struct kvc_int8_call *call, const kvc_u32 *w, st
     const size_t output = number * TILE_OUTPUTS;
     configure(&tiles, kind);
     for (size_t row = first; row < last; row += call->tile_rows) {
-        struct walk walk = {.call = call,
-                            .x = call->prepared + row / call->tile_rows * prepared_words(call),
-                            .w = w,
-                            .groups = groups_of(call),
-                            .blocks = call->K / 32,
-                            .row = row,
-                            .rows = kvc_min_u64(call->tile_rows, last - row),
-                            .output = output,
-                            .outputs = kvc_min_u64(TILE_OUTPUTS, call->N - output)};
-        tile(&tiles, &walk, area, kind);
+        const struct job job = {.call = call,
+                                .x = call->prepared + row / call->tile_rows * prepared_words(call),
+                                .w = w,
+                                .area = area,
+                                .row = row,
+                                .rows = kvc_min_u64(call->tile_rows, last - row),
+                                .output = output,
+                                .outputs = kvc_min_u64(TILE_OUTPUTS, call->N - output)};
+        tile(&tiles, &job, kind);
     }
     TILES_RELEASE(&tiles);
 }

@@ -5,6 +5,7 @@
 #include "backends/cpu/simd/int8/amx/gemm.h"
 
 static const struct kvc_int8_kernels tile_kernels = {.tile_rows = TILE_ROWS,
+                                                     .row_step = KVC_TILE_ROWS,
                                                      .tile_outputs = TILE_OUTPUTS,
                                                      .prepared_words = prepared_words,
                                                      .prepare = prepare,
