@@ -41,7 +41,8 @@ static inline void multiply_tiles(struct tiles_case *c) {
 
 void tiles_instructions(struct tiles_case *c);
 
-/* The kernel of the path amx, with vectors of AVX-512 and the double of the tiles. */
-void tiles_linear_plain(struct kvc_device *device, const struct kvc_linear_int8 *args);
+/* The kernel of the path amx, with vectors of AVX-512 and the double of the tiles. Returns false if that path computes
+ * the type without tiles. */
+bool tiles_linear_plain(struct kvc_device *device, const struct kvc_linear_int8 *args);
 
 #endif

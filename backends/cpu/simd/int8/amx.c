@@ -1,5 +1,5 @@
-/* amx.c - the path amx: linear layers with 8-bit activations and many rows by AMX's tiles. Everything else is the path
- * avx512vnni. */
+/* amx.c - the path amx: linear layers with 8-bit activations and many rows by AMX's tiles, where these are faster.
+ * Everything else is the path avx512vnni. */
 #include "backends/cpu/simd/int8/amx/template.h"
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/simd/simd.h"
@@ -8,7 +8,7 @@
 #define TILE_LEAST_ROWS 32
 
 void kvc_linear_int8_amx(struct kvc_device *device, const struct kvc_linear_int8 *args) {
-    if (args->rows < TILE_LEAST_ROWS)
+    if (args->rows < TILE_LEAST_ROWS || !tiles_multiply(args->w->type))
         kvc_linear_int8_avx512vnni(device, args);
     else
         kvc_int8_run((struct kvc_cpu *)device, &tile_kernels, args);

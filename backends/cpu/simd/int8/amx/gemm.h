@@ -1,7 +1,8 @@
-/* gemm.h - template: int8 products for many rows by tiles. Tiles multiply a block of 16 rows by that of 16 outputs. The
- * sums go through memory to vectors, which scale them and add them to the lanes as canon.h defines.
+/* gemm.h - template: int8 products for many rows by tiles, for types whose scales are those of whole blocks. Tiles
+ * multiply a block of 16 rows by that of 16 outputs. The sums go through memory to vectors, which scale them and add
+ * them to the lanes as canon.h defines.
  *
- * The two take turns: GROUP_TERMS pieces of each square are multiplied, then added. While a tile instruction runs, the
+ * The two take turns: GROUP_BLOCKS blocks of each square are multiplied, then added. While a tile instruction runs, the
  * CPU does half as many operations on vectors of 512 bits, so mixing them is slower. The sums of a group stay in the
  * first cache. */
 #ifndef KVC_SIMD_INT8_AMX_GEMM_H
@@ -11,14 +12,14 @@
 
 #define SIDE 16 /* rows, or outputs, of a square */
 #define SQUARE (SIDE * SIDE)
-#define SQUARES 4     /* of a tile of rows and a panel: two by two */
-#define GROUP_TERMS 4 /* pieces that are multiplied at a time; the pieces of a block stay together */
-#define WAITING 3     /* sums of lanes that wait at a time, see finish_lane */
+#define SQUARES 4      /* of a tile of rows and a panel: two by two */
+#define GROUP_BLOCKS 4 /* that are multiplied at a time */
+#define WAITING 3      /* sums of lanes that wait at a time, see finish_lane */
 _Static_assert(TILE_ROWS == 2 * SIDE && TILE_OUTPUTS == 2 * SIDE, "the tiles below are those of two by two squares");
 
 /* A thread's scratch memory after its panel. */
 struct area {
-    kvc_i32 sum[SQUARES][GROUP_TERMS][SQUARE];
+    kvc_i32 sum[SQUARES][GROUP_BLOCKS][SQUARE];
     float lane[SQUARES][SQUARE]; /* the lane that is being computed */
     float waiting[SQUARES][WAITING][SQUARE];
 };
@@ -46,24 +47,23 @@ struct group {
  * even squares and of the odd ones. */
 enum { TILE_SUM, TILE_X = 4, TILE_W = 6 };
 
-INLINE void configure(struct kvc_tiles *tiles, int kind) {
+INLINE void configure(struct kvc_tiles *tiles) {
     struct kvc_tile_shapes shapes = {.palette = 0};
-    const unsigned words = 8 / KIND_PIECES(kind);
     for (unsigned i = 0; i < SQUARES; i++)
         kvc_tile_shape(&shapes, TILE_SUM + i, SIDE, SIDE * 4);
     for (unsigned i = 0; i < 2; i++) {
-        kvc_tile_shape(&shapes, TILE_X + i, SIDE, words * 4);
-        kvc_tile_shape(&shapes, TILE_W + i, words, SIDE * 4);
+        kvc_tile_shape(&shapes, TILE_X + i, SIDE, 32);
+        kvc_tile_shape(&shapes, TILE_W + i, 8, SIDE * 4);
     }
     TILES_CONFIGURE(tiles, &shapes);
 }
 
-/* Stores the sum of term `term` - 1 of a square and multiplies term `term`. In this order the product of one square
- * runs while the sum of another is stored. */
+/* Stores the sum of block b - 1 of a square and multiplies block b. In this order the product of one square runs while
+ * the sum of another is stored. */
 #define MULTIPLY_SQUARE(square)                                                                                        \
     do {                                                                                                               \
-        if (term > 0)                                                                                                  \
-            TILE_STORE(tiles, TILE_SUM + (square), area->sum[square][term - 1], SIDE * 4);                             \
+        if (b > 0)                                                                                                     \
+            TILE_STORE(tiles, TILE_SUM + (square), area->sum[square][b - 1], SIDE * 4);                                \
         TILE_ZERO(tiles, TILE_SUM + (square));                                                                         \
         TILE_MULTIPLY(tiles, TILE_SUM + (square), TILE_X + (square) / 2, TILE_W + (square) % 2);                       \
     } while (0)
@@ -71,11 +71,9 @@ INLINE void configure(struct kvc_tiles *tiles, int kind) {
 /* Multiplies a group. `more_rows` and `more_outputs` tell whether there are rows and outputs beyond the first 16. */
 INLINE void multiply_group(struct kvc_tiles *tiles, const struct group *group, struct area *area, bool more_rows,
                            bool more_outputs, int kind) {
-    const size_t words = 8 / KIND_PIECES(kind), terms = group->blocks * KIND_PIECES(kind);
-    for (size_t term = 0; term < terms; term++) {
-        const kvc_u32 *x = group->x + term / KIND_PIECES(kind) * X_BLOCK(kind) + term % KIND_PIECES(kind) * words;
-        const kvc_u32 *w =
-            group->w + term / KIND_PIECES(kind) * W_BLOCK(kind) + term % KIND_PIECES(kind) * words * TILE_OUTPUTS;
+    const size_t last = group->blocks - 1;
+    for (size_t b = 0; b < group->blocks; b++) {
+        const kvc_u32 *x = group->x + b * X_BLOCK(kind), *w = group->w + b * W_BLOCK(kind);
         TILE_LOAD(tiles, TILE_X, x, 32);
         TILE_LOAD(tiles, TILE_W, w, TILE_OUTPUTS * 4);
         MULTIPLY_SQUARE(0);
@@ -90,35 +88,31 @@ INLINE void multiply_group(struct kvc_tiles *tiles, const struct group *group, s
         if (more_rows && more_outputs)
             MULTIPLY_SQUARE(3);
     }
-    if (terms == 0)
+    if (group->blocks == 0)
         return;
-    TILE_STORE(tiles, TILE_SUM, area->sum[0][terms - 1], SIDE * 4);
+    TILE_STORE(tiles, TILE_SUM, area->sum[0][last], SIDE * 4);
     if (more_outputs)
-        TILE_STORE(tiles, TILE_SUM + 1, area->sum[1][terms - 1], SIDE * 4);
+        TILE_STORE(tiles, TILE_SUM + 1, area->sum[1][last], SIDE * 4);
     if (more_rows)
-        TILE_STORE(tiles, TILE_SUM + 2, area->sum[2][terms - 1], SIDE * 4);
+        TILE_STORE(tiles, TILE_SUM + 2, area->sum[2][last], SIDE * 4);
     if (more_rows && more_outputs)
-        TILE_STORE(tiles, TILE_SUM + 3, area->sum[3][terms - 1], SIDE * 4);
+        TILE_STORE(tiles, TILE_SUM + 3, area->sum[3][last], SIDE * 4);
 }
 
-/* Adds the sums of a block's pieces to the lane of a square. x and w are the values after the block's quants. */
-INLINE void add_block(fv lane[SIDE], const kvc_u32 *x, const kvc_u32 *w, kvc_i32 (*sum)[SQUARE], int kind) {
-    const int pieces = KIND_PIECES(kind);
+/* Adds a block's sums to the lane of a square. x and w are the values after the block's quants. */
+INLINE void add_block(fv lane[SIDE], const kvc_u32 *x, const kvc_u32 *w, const kvc_i32 *sum, int kind) {
+    const fv scale = fv_of_bits(iv_load(w));
     UNROLL
-    for (int s = 0; s < pieces; s++) {
-        const fv scale = fv_of_bits(iv_load(w + s * TILE_OUTPUTS));
-        UNROLL
-        for (int r = 0; r < SIDE; r++) {
-            const fv total = fv_of(iv_load((const kvc_u32 *)sum[s] + SIDE * r));
-            lane[r] = fv_fma(fv_mul(scale, fv_of_bits(iv_set((kvc_i32)x[r]))), total, lane[r]);
-        }
-        if (!KIND_MINIMUM(kind))
-            continue;
-        const fv minimum = fv_of_bits(iv_load(w + (pieces + s) * TILE_OUTPUTS));
-        UNROLL
-        for (int r = 0; r < SIDE; r++)
-            lane[r] = fv_fma(minimum, fv_of_bits(iv_set((kvc_i32)x[(1 + s) * TILE_ROWS + r])), lane[r]);
+    for (int r = 0; r < SIDE; r++) {
+        const fv total = fv_of(iv_load((const kvc_u32 *)sum + SIDE * r));
+        lane[r] = fv_fma(fv_mul(scale, fv_of_bits(iv_set((kvc_i32)x[r]))), total, lane[r]);
     }
+    if (!KIND_MINIMUM(kind))
+        return;
+    const fv minimum = fv_of_bits(iv_load(w + TILE_OUTPUTS));
+    UNROLL
+    for (int r = 0; r < SIDE; r++)
+        lane[r] = fv_fma(minimum, fv_of_bits(iv_set((kvc_i32)x[TILE_ROWS + r])), lane[r]);
 }
 
 /* Stores the sums of all lanes of a square as outputs. */
@@ -177,8 +171,7 @@ INLINE void add_square(const struct job *job, const struct group *group, size_t 
     for (int r = 0; r < SIDE; r++)
         lane[r] = group->starts ? fv_zero() : fv_load(to + SIDE * r);
     for (size_t b = 0; b < group->blocks; b++)
-        add_block(lane, x + b * X_BLOCK(kind), w + b * W_BLOCK(kind), job->area->sum[square] + b * KIND_PIECES(kind),
-                  kind);
+        add_block(lane, x + b * X_BLOCK(kind), w + b * W_BLOCK(kind), job->area->sum[square][b], kind);
     if (group->ends) {
         finish_lane(job, group->turn, square, lane);
         return;
@@ -190,17 +183,17 @@ INLINE void add_square(const struct job *job, const struct group *group, size_t 
 
 /* Multiplies a tile of rows by the panel. `kind` is a constant. */
 INLINE void tile(struct kvc_tiles *tiles, const struct job *job, int kind) {
-    const size_t groups = groups_of(job->call), blocks = job->call->K / 32, most = GROUP_TERMS / KIND_PIECES(kind);
+    const size_t groups = groups_of(job->call), blocks = job->call->K / 32;
     const bool more_rows = job->rows > SIDE, more_outputs = job->outputs > SIDE;
     for (size_t turn = 0; turn < KVC_INT8_LANES; turn++) {
         const size_t l = lane_at[turn], count = (blocks + KVC_INT8_LANES - 1 - l) / KVC_INT8_LANES;
-        for (size_t first = 0; first == 0 || first < count; first += most) { /* a lane may have no blocks */
+        for (size_t first = 0; first == 0 || first < count; first += GROUP_BLOCKS) { /* a lane may have no blocks */
             const struct group group = {.x = job->x + (l * groups + first) * X_BLOCK(kind),
                                         .w = job->w + (l * groups + first) * W_BLOCK(kind),
-                                        .blocks = kvc_min_u64(most, count - first),
+                                        .blocks = kvc_min_u64(GROUP_BLOCKS, count - first),
                                         .turn = turn,
                                         .starts = first == 0,
-                                        .ends = first + most >= count};
+                                        .ends = first + GROUP_BLOCKS >= count};
             multiply_group(tiles, &group, job->area, more_rows, more_outputs, kind);
             for (size_t square = 0; square < SQUARES; square++)
                 if ((more_rows || square / 2 == 0) && (more_outputs || square % 2 == 0))
@@ -214,7 +207,7 @@ INLINE void tiles_of_kind(const struct kvc_int8_call *call, const kvc_u32 *w, st
                           size_t first, size_t last, const int kind) {
     struct kvc_tiles tiles;
     const size_t output = number * TILE_OUTPUTS;
-    configure(&tiles, kind);
+    configure(&tiles);
     for (size_t row = first; row < last; row += call->tile_rows) {
         const struct job job = {.call = call,
                                 .x = call->prepared + row / call->tile_rows * prepared_words(call),
@@ -236,21 +229,22 @@ INLINE void tiles_of_kind(const struct kvc_int8_call *call, const kvc_u32 *w, st
     }
 TILES_OF_KIND(KIND_START_32)
 TILES_OF_KIND(KIND_MINIMUM_32)
-TILES_OF_KIND(KIND_START_16)
-TILES_OF_KIND(KIND_MINIMUM_16)
 
 static size_t packed_end(const struct kvc_int8_call *call) { return (packed_bytes(call) + 63) / 64 * 64; }
 static size_t panel_bytes(const struct kvc_int8_call *call) { return packed_end(call) + sizeof(struct area); }
 
+/* Tells whether this kernel multiplies a type. Where a scale is that of 16 weights, tiles would do twice as many
+ * products of half the size, which takes longer than vectors. */
+INLINE bool tiles_multiply(enum kvc_type type) { return KIND_PIECES(kind_of[type]) == 1; }
+
 static void panel(const struct kvc_int8_call *call, size_t number, size_t first, size_t last, void *scratch) {
-    static void (*const tiles_of[])(const struct kvc_int8_call *, const kvc_u32 *, struct area *, size_t, size_t,
-                                    size_t) = {[KIND_START_32] = tiles_KIND_START_32,
-                                               [KIND_MINIMUM_32] = tiles_KIND_MINIMUM_32,
-                                               [KIND_START_16] = tiles_KIND_START_16,
-                                               [KIND_MINIMUM_16] = tiles_KIND_MINIMUM_16};
     void *area = (unsigned char *)scratch + packed_end(call);
+    KVC_ASSERT(tiles_multiply(call->type));
     pack_panel(call, number, scratch);
-    tiles_of[kind_of[call->type]](call, scratch, area, number, first, last);
+    if (KIND_MINIMUM(kind_of[call->type]))
+        tiles_KIND_MINIMUM_32(call, scratch, area, number, first, last);
+    else
+        tiles_KIND_START_32(call, scratch, area, number, first, last);
 }
 
 #endif

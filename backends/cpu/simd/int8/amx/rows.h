@@ -2,8 +2,8 @@
  *
  * A tile of TILE_ROWS rows consists of SUBTILES subtiles of 16 rows. It is stored like a panel (panel.h): all blocks of
  * one lane, then all blocks of the next lane. A block consists of the quants, 32 bytes of each row; the rows' scales;
- * for types with a minimum, the sum of each piece's quants times the scale. Rows after the last one, up to a whole
- * subtile, are zeros. */
+ * for types with a minimum, the sum of the quants times the scale. Rows after the last one, up to a whole subtile, are
+ * zeros. */
 #ifndef KVC_SIMD_INT8_AMX_ROWS_H
 #define KVC_SIMD_INT8_AMX_ROWS_H
 
@@ -14,22 +14,21 @@
 #include "backends/cpu/simd/int8/tiles.h"
 
 #define SUBTILES (TILE_ROWS / KVC_TILE_ROWS)
-#define BLOCK_WORDS(kind) (8 * TILE_ROWS + TILE_ROWS * (1 + (KIND_MINIMUM(kind) ? KIND_PIECES(kind) : 0)))
+#define BLOCK_WORDS(kind) (TILE_ROWS * (8 + 1 + KIND_MINIMUM(kind)))
 
 static size_t prepared_words(const struct kvc_int8_call *call) {
     return groups_of(call) * 8 * (size_t)BLOCK_WORDS(kind_of[call->type]);
 }
 
-/* Prepares block b of all rows for one row of a tile. */
+/* Prepares block b of the call's rows as row r of a tile's block. */
 INLINE void prepare_block(const struct kvc_int8_call *call, kvc_u32 *to, size_t r, size_t b, int kind) {
-    const int pieces = KIND_PIECES(kind);
     const kvc_i32 *sum = call->sum + 2 * b;
     kvc_u32 *more = to + 8 * TILE_ROWS + r;
     memcpy(to + 8 * r, call->quant + 32 * b, 32);
     memcpy(more, call->scale + b, sizeof *more);
-    for (int s = 0; KIND_MINIMUM(kind) && s < pieces; s++) {
-        const float scaled = call->scale[b] * (float)(pieces == 1 ? sum[0] + sum[1] : sum[s]);
-        memcpy(more + (size_t)(1 + s) * TILE_ROWS, &scaled, sizeof scaled);
+    if (KIND_MINIMUM(kind)) {
+        const float scaled = call->scale[b] * (float)(sum[0] + sum[1]);
+        memcpy(more + TILE_ROWS, &scaled, sizeof scaled);
     }
 }
 
