@@ -53,6 +53,7 @@ libkvc_la_SOURCES += \
 	core/engine/alone.c \
 	core/engine/cache_positions.c \
 	core/engine/decode.c \
+	core/engine/draft.c \
 	core/engine/evict.c \
 	core/engine/fill.c \
 	core/engine/fork.c \

@@ -92,10 +92,14 @@ const struct kvc_policy_class kvc_policy_compactor = {
     .memory = "B entries and as many floats after the prompt, one more per generated token; during the prompt n H d "
               "float32, the queries of one layer",
     .traffic = "B + generated entries per generated token",
-    .differences = "Leverage is that of the keys themselves; the paper and the authors' code first project them to 48 "
-                   "random channels. Its matrix covers all keys, as in kvpress; the authors' engine makes one for "
-                   "every 512. The last chunk has its own length; kvpress fills it up with keys of 0. The method does "
-                   "not calibrate how much compression a context bears.",
+    .differences =
+        "Leverage is that of the keys themselves; the paper and the authors' code first project them to 48 "
+        "random channels. Its matrix covers all keys, as in kvpress; the authors' engine makes one for "
+        "every 512. The softmax of the last chunk covers its own entries, however few. kvpress fills that chunk "
+        "up to its whole length: it gives the added keys a logit of -1e-9 (not -1e9), so they take part of "
+        "every query's attention, and adds as many queries that attend to all keys equally. Its scores in "
+        "the last chunk are therefore not those of the formula, and one entry in eight differs. The method "
+        "does not calibrate how much compression a context bears.",
     .second_turn = "Leverage is computed over old and new entries. Attention is what the queries of an entry's own "
                    "turn gave it. Entries of generated tokens have no such attention, and count as the mean.",
     .stages = KVC_STAGE_PROMPT,

@@ -14,8 +14,9 @@
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head"),
     {"pseudo", KVC_OPTION_INT, "32", 1, PSEUDO_MOST, NULL, "m: number of pseudo tokens run after the prompt"},
-    {"content", KVC_OPTION_CHOICE, "ends", 0, 0, "ends|tail|middle|random|file",
-     "which tokens of the prompt they copy"},
+    {"content", KVC_OPTION_CHOICE, "tail", 0, 0, "ends|tail|middle|random|file|draft",
+     "which tokens of the prompt they copy; file: those of a file; draft: the first m tokens that the cache of "
+     "content=tail answers"},
     {"head", KVC_OPTION_INT, "4", 0, PSEUDO_MOST, NULL,
      "content=ends: how many of the prompt's first tokens are among them"},
     {"file", KVC_OPTION_TEXT, "", 0, 0, NULL, "content=file: token ids, separated by white space or commas"},
@@ -23,6 +24,7 @@ static const struct kvc_option options[] = {
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
     {"seed", KVC_OPTION_INT, "0", 0, 9007199254740992.0, NULL, "content=random: seed of the draws"},
+    KVC_PER_HEAD_OPTION(KVC_PER_HEAD_LISTS),
     KVC_OPTIONS_END};
 
 static bool has_content(const struct kvc_values *values, const char *content) {
@@ -102,6 +104,10 @@ static uint32_t take_part(const struct kvc_turn *turn, uint64_t first, uint64_t 
     return at + (uint32_t)count;
 }
 
+static uint32_t dapq_draft(const struct kvc_values *values) {
+    return has_content(values, "draft") ? (uint32_t)kvc_value_int(values, "pseudo") : 0;
+}
+
 static uint32_t dapq_pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
                             int32_t *tokens) {
     const uint32_t m = (uint32_t)kvc_value_int(values, "pseudo");
@@ -115,6 +121,11 @@ static uint32_t dapq_pseudo(const struct kvc_values *values, const struct kvc_tu
             tokens[i] = file->tokens[i];
         return file->count;
     }
+    if (has_content(values, "draft") && (turn->draft || !turn->tokens)) {
+        for (uint32_t i = 0; tokens && turn->draft && i < m; i++)
+            tokens[i] = turn->draft[i];
+        return m;
+    }
     if (has_content(values, "random")) {
         const uint64_t seed = (uint64_t)kvc_value_int(values, "seed");
         for (uint32_t i = 0; tokens && i < m; i++)
@@ -126,7 +137,7 @@ static uint32_t dapq_pseudo(const struct kvc_values *values, const struct kvc_tu
         return take_part(turn, n - tail, tail, take_part(turn, 0, kvc_min_u64(head, n), 0, tokens), tokens);
     }
     const uint64_t some = kvc_min_u64(m, n);
-    return take_part(turn, has_content(values, "tail") ? n - some : (n - some) / 2, some, 0, tokens);
+    return take_part(turn, has_content(values, "middle") ? (n - some) / 2 : n - some, some, 0, tokens);
 }
 
 static uint64_t dapq_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
@@ -158,17 +169,24 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .idea = "The queries that matter are those of the answer, which does not exist yet. What a query attends to "
             "depends strongly on its position. So a few pseudo tokens, copies of some of the prompt's tokens, are run "
             "at the positions that the answer will take. The prompt entries that they attend to are kept. The pseudo "
-            "entries are removed at once, and the answer begins as if they had never existed.",
+            "entries are removed at once, and the answer begins as if they had never existed. With content=draft the "
+            "pseudo tokens are the beginning of an answer that is drafted first, with the cache of content=tail.",
     .formula = "score_j = sum over pseudo queries i and the group's heads of a_ij, pooled; kept = top B of the prompt; "
-               "content=random: pseudo token i is token floor(n x / 2^32) of the turn's n tokens, x being the first "
-               "word of Philox4x32-10 with counter (i, 0, 0, 0) and key `seed`",
-    .memory = "B entries after the prompt, one more per generated token; during prefill m more in one layer",
-    .traffic = "B + generated entries per generated token",
+               "content=ends: the prompt's first `head` tokens and its last m - `head`; content=random: pseudo token i "
+               "is token floor(n x / 2^32) of the turn's n tokens, x being the first word of Philox4x32-10 with "
+               "counter (i, 0, 0, 0) and key `seed`; content=draft: the m tokens of highest logits, one after another",
+    .memory = "B entries after the prompt, one more per generated token; during prefill m more in one layer; with "
+              "content=draft, the cache of the copy that drafts, until the prompt begins",
+    .traffic = "B + generated entries per generated token; content=draft computes the prompt twice",
     .differences =
-        "Each KV head has one selection, from its group's sum. Pseudo rows of one layer are removed before the next "
-        "layer is computed. Scores are pooled as those of snapkv; the paper's formula names no pooling (kernel=1), but "
-        "its baselines pool. Of 40 questions about texts of 2,000 tokens, the bundled model answers 0.47 with kernel=1 "
-        "and 0.88 with kernel=7 at a budget of 64; with snapkv it answers 0.80 (docs/measured/needle.md).",
+        "Each KV head has one selection, from its group's sum (per=head: the paper's). The paper's pseudo tokens are "
+        "the first 4 and the last 28 of the prompt (content=ends). In a chat template the first ones are control "
+        "tokens, and the method is then worse than snapkv; the first tokens of the user's text instead are no better. "
+        "The default is content=tail. content=draft needs a single process; a replay brings the pseudo rows itself "
+        "(docs/measured/dapq.md). Pseudo rows of one layer are removed before the next layer is computed. Scores are "
+        "pooled as those of snapkv; the paper's formula names no pooling (kernel=1), but its baselines pool. Of 40 "
+        "questions about texts of 2,000 tokens, the bundled model answers 0.47 with kernel=1 and 0.88 with kernel=7 at "
+        "a budget of 64 (content=ends); with snapkv it answers 0.80 (docs/measured/needle.md).",
     .second_turn = "Pseudo tokens are copies of the turn's tokens, and run after its prompt. They choose among old and "
                    "new entries. There are none while N is at most B.",
     .stages = KVC_STAGE_PROMPT,
@@ -177,6 +195,8 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .check = dapq_check,
     .state_bytes = file_bytes,
     .open = open_file,
+    .per_head = kvc_per_head,
     .forecast = &(const struct kvc_forecast){.bound = dapq_bound},
     .pseudo = dapq_pseudo,
+    .draft = dapq_draft,
     .prompt = dapq_prompt};

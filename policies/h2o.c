@@ -4,18 +4,41 @@
 #include <stdint.h>
 #include <string.h>
 
-static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head, recent ones included"),
-                                            KVC_RECENT_OPTION, KVC_PER_HEAD_OPTION(KVC_PER_HEAD_LISTS),
-                                            KVC_OPTIONS_END};
+static const struct kvc_option options[] = {
+    KVC_BUDGET_OPTION("entries kept per KV head, recent ones included"),
+    KVC_RECENT_OPTION,
+    {"prompt", KVC_OPTION_CHOICE, "evict", 0, 0, "evict|keep",
+     "keep: every entry of the prompt stays, and the budget is that of the answer"},
+    KVC_PER_HEAD_OPTION(KVC_PER_HEAD_LISTS),
+    KVC_OPTIONS_END};
 
+static bool keeps_prompt(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "prompt"), "keep"); }
+
+static uint64_t h2o_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
+    const uint64_t budget = kvc_recent_budget(values, prompt);
+    return keeps_prompt(values) ? prompt + kvc_min_u64(steps, budget + 1) : budget + (steps ? 1 : 0);
+}
+
+static double h2o_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
+                          uint64_t steps) {
+    const uint64_t budget = kvc_recent_budget(values, prompt);
+    return keeps_prompt(values) ? context->from + (double)kvc_min_u64(steps, budget) : (double)budget;
+}
+
+/* Adds the current rows' attention to the sums. With prompt=keep, only sums of the answer's entries matter, and those
+ * begin with the answer. */
 static enum kvc_status h2o_attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    (void)values;
-    return kvc_stage_accumulate(stage, 0, 0.0f, 0, error);
+    return keeps_prompt(values) ? KVC_OK : kvc_stage_accumulate(stage, 0, 0.0f, 0, error);
+}
+
+static enum kvc_status h2o_prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    return keeps_prompt(values) ? KVC_OK : kvc_accumulated_evict(stage, values, 0, error);
 }
 
 static enum kvc_status h2o_decode(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
-    const enum kvc_status status = h2o_attended(stage, values, error);
-    return status == KVC_OK ? kvc_accumulated_evict(stage, values, error) : status;
+    const uint64_t first = keeps_prompt(values) ? kvc_stage_info(stage)->after : 0;
+    const enum kvc_status status = kvc_stage_accumulate(stage, 0, 0.0f, 0, error);
+    return status == KVC_OK ? kvc_accumulated_evict(stage, values, first, error) : status;
 }
 
 const struct kvc_policy_class kvc_policy_h2o = {
@@ -25,14 +48,22 @@ const struct kvc_policy_class kvc_policy_h2o = {
     .idea = "A few entries, the heavy hitters, attract most of the attention. Each entry sums the attention that every "
             "query so far has given it, including the prompt's queries. By default, half of the budget goes to the "
             "newest tokens and half to the highest sums. Each decode step evicts the lowest sum that is not recent.",
-    .formula = "score_k = sum over all queries i so far and the group's heads of a_ik; among the entries older than "
-               "the last `recent` tokens, the lowest scores are evicted until B entries are left",
+    .formula =
+        "score_k = sum over all queries i so far and the group's heads of a_ik; among the entries older than "
+        "the last `recent` tokens, the lowest scores are evicted until B entries are left; prompt=keep: the entries "
+        "held after the prompt (n of the longest head) stay, and of those after the n-th, B are left by the "
+        "same rule",
     .memory = "B entries (B + 1 within a decode step), and 2 float32 per entry and KV head for the sums; with per=head "
-              "all of this per query head",
+              "all of this per query head; with prompt=keep the prompt's entries in addition",
     .traffic = "B + 1 entries per generated token, and the sums; after the prompt its keys are read once more, to "
                "compute the probabilities of all its queries",
-    .differences = "Scores are summed over the group (per=head keeps query heads apart, as the paper does). The prompt "
-                   "attends to itself in full and is then cut; the paper evicts while it reads the prompt. Attention "
+    .differences = "Scores are summed over the group (per=head keeps query heads apart, as the paper does). "
+                   "prompt=keep is the H2O that MorphKV's section 1 and "
+                   "Figure 3 describe. The prompt "
+                   "attends to itself in full and is then cut; the paper evicts while it reads the prompt. As in the "
+                   "paper's algorithm 1, a score is a sum. kvpress's ObservedAttentionPress divides it by the number "
+                   "of queries that could attend to the entry, which favours new entries, and keeps no recent ones for "
+                   "sure. Attention "
                    "in the decode steps of a joined method is not counted.",
     .second_turn = "The sums continue. The new prompt's queries add to the sums of the entries held, and its own "
                    "entries start at 0. Then the lowest sums are evicted until B entries are left.",
@@ -41,7 +72,7 @@ const struct kvc_policy_class kvc_policy_h2o = {
     .check = kvc_check_recent,
     .columns = kvc_accumulated_columns,
     .per_head = kvc_per_head,
-    .forecast = &kvc_recent_forecast,
+    .forecast = &(const struct kvc_forecast){.bound = h2o_bound, .entries = h2o_entries},
     .attended = h2o_attended,
-    .prompt = kvc_accumulated_evict,
+    .prompt = h2o_prompt,
     .decode = h2o_decode};

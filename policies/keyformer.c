@@ -12,7 +12,8 @@ static const struct kvc_option options[] = {
     {"tau_init", KVC_OPTION_REAL, "1", 0.01, 1000, NULL, "temperature of the prompt's queries"},
     {"tau_end", KVC_OPTION_REAL, "2", 0.01, 1000, NULL, "temperature that decode steps reach"},
     {"steps", KVC_OPTION_INT, "0", 0, KVC_BUDGET_MOST, NULL,
-     "decode steps until tau_end is reached; 0: the number of tokens requested, or none if that is not known"},
+     "decode steps until tau_end is reached; 0: the number of tokens requested, or none where that is not known, as in "
+     "a replay"},
     {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "seed of the noise; -1: the session's"},
     KVC_OPTIONS_END};
 
@@ -38,10 +39,15 @@ static enum kvc_status keyformer_attended(struct kvc_stage *stage, const struct 
     return accumulate(stage, values, (float)kvc_value_real(values, "tau_init"), error);
 }
 
+static enum kvc_status keyformer_prompt(struct kvc_stage *stage, const struct kvc_values *values,
+                                        struct kvc_error *error) {
+    return kvc_accumulated_evict(stage, values, 0, error);
+}
+
 static enum kvc_status keyformer_decode(struct kvc_stage *stage, const struct kvc_values *values,
                                         struct kvc_error *error) {
     const enum kvc_status status = accumulate(stage, values, tau_of(values, kvc_stage_info(stage)), error);
-    return status == KVC_OK ? kvc_accumulated_evict(stage, values, error) : status;
+    return status == KVC_OK ? kvc_accumulated_evict(stage, values, 0, error) : status;
 }
 
 const struct kvc_policy_class kvc_policy_keyformer = {
@@ -64,7 +70,9 @@ const struct kvc_policy_class kvc_policy_keyformer = {
                "the noisy probabilities of all its queries",
     .differences =
         "Each key gets one draw of noise; the authors' code draws again for every query. tau counts this turn's decode "
-        "steps. Scores are summed over the group. Attention in the decode steps of a joined method is not counted.",
+        "steps. With steps=0 and an unknown number of requested tokens, as in a replay, the first decode step already "
+        "has tau_end. Scores are summed over the group. Attention in the decode steps of a joined method is not "
+        "counted.",
     .second_turn = "The sums continue, as those of h2o do. The new prompt's queries use tau_init again, and t counts "
                    "this turn's steps.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
@@ -73,5 +81,5 @@ const struct kvc_policy_class kvc_policy_keyformer = {
     .columns = kvc_accumulated_columns,
     .forecast = &kvc_recent_forecast,
     .attended = keyformer_attended,
-    .prompt = kvc_accumulated_evict,
+    .prompt = keyformer_prompt,
     .decode = keyformer_decode};

@@ -62,9 +62,12 @@ const struct kvc_policy_class kvc_policy_lagkv = {
                "partition and what follows it, and the top of the others, B in all",
     .memory = "B entries after the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
-    .differences = "The paper keeps a share of each partition as the text arrives. Here, as in kvpress, the prompt is "
-                   "scored once and the partitions share B, lower ones first if B cannot be divided evenly. Channels "
-                   "that are constant in the next partition count 0; the authors' code divides by 0.",
+    .differences =
+        "The paper keeps a share of each partition as the text arrives. Here, as in kvpress, the prompt is "
+        "scored once and the partitions share B. If B cannot be divided evenly among the partitions, entries "
+        "of equal order in different partitions compete: the lower partition keeps one more entry (rule 4); "
+        "kvpress leaves these ties to torch.topk, which does not promise an order. Channels "
+        "that are constant in the next partition count 0; the authors' code divides by 0.",
     .second_turn = "Partitions cover old and new entries, in their order.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,

@@ -14,6 +14,7 @@ static const struct kvc_option options[] = {
     {"every", KVC_OPTION_INT, "1", 1, 1 << 20, NULL, "decode steps between evictions"},
     {"scores", KVC_OPTION_CHOICE, "weights", 0, 0, "weights|logits",
      "what a vote is: attention probabilities, or logits"},
+    KVC_PER_HEAD_OPTION("one list of entries per KV head, or one per query head, which multiplies the cache by G"),
     KVC_OPTIONS_END};
 
 static enum kvc_status morphkv_check(const struct kvc_values *values, struct kvc_error *error) {
@@ -114,13 +115,15 @@ const struct kvc_policy_class kvc_policy_morphkv = {
                "it. With scores=logits rows hold the group's sum of s_rk, and each row passes through a softmax over "
                "the older entries, without a sink, before the rows are fused",
     .memory = "C + R entries (every - 1 more between evictions), and R float32 per entry and KV head for the ring "
-              "buffer; ceil(R / 8) more for sums of its rows with fusion=sum and scores=weights",
+              "buffer; ceil(R / 8) more for sums of its rows with fusion=sum and scores=weights; with per=head all of "
+              "this per query head",
     .traffic = "C + R + 1 entries per generated token ((every - 1) / 2 more on average), and all R rows of the ring "
                "buffer in each eviction. With fusion=sum, scores=weights and every=1, the vector instruction sets of "
                "CPUs read the rows of one block of 8 and the sums of the others, min(R, 8) + ceil(R / 8) - 1 in all, "
                "and sum 8 rows in every eighth step.",
     .differences = "scores=logits follows the authors' code for G = 1. For G > 1, that code prunes its stored rows per "
-                   "query head; here rows are summed over the group. The first eviction is at the end of the prompt; "
+                   "query head; here rows are summed over the group, or with per=head belong to a query head and its "
+                   "own entries. The first eviction is at the end of the prompt; "
                    "theirs is in the first decode step.",
     .second_turn = "The ring buffer continues. A turn of fewer than R tokens keeps the rows of earlier queries (with "
                    "stages=prompt, or beside another decode method, only a turn's own rows vote). After its prompt, "
@@ -131,6 +134,7 @@ const struct kvc_policy_class kvc_policy_morphkv = {
     .queries = window_of,
     .columns = morphkv_columns,
     .surplus = surplus,
+    .per_head = kvc_per_head,
     .forecast = &(const struct kvc_forecast){.bound = morphkv_bound, .entries = morphkv_entries, .follows = true},
     .observe_prompt = morphkv_observe,
     .prompt = morphkv_evict,

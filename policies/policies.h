@@ -72,9 +72,9 @@ uint64_t kvc_recent(const struct kvc_values *values, uint64_t budget);
 extern const struct kvc_forecast kvc_recent_forecast;
 
 /* h2o and keyformer hold the accumulated attention of each entry in two state columns. They evict the entries with the
- * lowest sums, but no recent entries. */
+ * lowest sums, but no recent entries and none of the `first` oldest, which the budget does not count. */
 uint32_t kvc_accumulated_columns(const struct kvc_values *values);
-enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values,
+enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values, uint64_t first,
                                       struct kvc_error *error);
 
 /* random, knorm and keydiff evict after the prompt and after every step, by scores that need no query. They keep the

@@ -22,6 +22,8 @@ static const struct kvc_option options[] = {
      "probes use the positions after the chunk, or their true positions"},
     {"probe_sees", KVC_OPTION_CHOICE, "probes", 0, 0, "chunk|probes",
      "probes attend to the entries held and the chunk, or also to themselves and the probes before them"},
+    {"probe_from", KVC_OPTION_CHOICE, "prompt", 0, 0, "prompt|chunk",
+     "the probe: the prompt's last tokens, run with every chunk; or each chunk's own last tokens, not accumulated"},
     KVC_PER_HEAD_OPTION("one selection per KV head, or per query head"),
     KVC_OPTIONS_END};
 
@@ -67,11 +69,17 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return KVC_OK;
 }
 
+/* Returns true if a chunk's own last tokens score it. */
+static bool own_probe(const struct kvc_values *values) {
+    return !strcmp(kvc_value_text(values, "probe_from"), "chunk");
+}
+
 static void chunking(const struct kvc_values *values, struct kvc_chunking *chunking) {
     chunking->chunk = (uint32_t)kvc_value_int(values, "chunk");
     chunking->probe = (uint32_t)kvc_value_int(values, "probe");
     chunking->at_end = !strcmp(kvc_value_text(values, "probe_pos"), "end");
     chunking->together = !strcmp(kvc_value_text(values, "probe_sees"), "probes");
+    chunking->own = own_probe(values);
 }
 
 static uint64_t between(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt) {
@@ -147,7 +155,7 @@ static enum kvc_status take_chunk(struct kvc_stage *stage, const struct kvc_valu
     KVC_ASSERT(W <= info->layers);
     const uint64_t budget =
         warm && !info->last_chunk ? warmup_budget(values, info->held) : budget_of(values, info->held);
-    const float alpha = (float)kvc_value_real(values, "alpha");
+    const float alpha = own_probe(values) ? 0.0f : (float)kvc_value_real(values, "alpha");
     struct kvc_scores *scores;
     if (info->entries <= budget) /* the probe accumulates in every chunk */
         return kvc_stage_probe_mass(stage, alpha, NULL, error);
@@ -186,7 +194,9 @@ const struct kvc_policy_class kvc_policy_take = {
         "(snapkv's) does not dilute a fact that a few entries mark (docs/measured/take.md). The paper sets "
         "warmup_budget by the context's length, and states one value: 10240 for 128,000 tokens at B = 512, which is "
         "20 B and 8 % of the prompt (warmup_budget=8%); the default is 4 B, for less memory. The paper uses alpha = "
-        "0.32 for needles in a haystack and 0.2 for LongBench.",
+        "0.32 for needles in a haystack and 0.2 for LongBench. Its ablations are probe_from=chunk (without probe), "
+        "warmup_layers=0 (without delay) and both (chunk only); the paper does not say what scores a chunk without the "
+        "probe.",
     .second_turn = "The turn is read chunk by chunk beside the entries held. Its probe is its own last tokens, "
                    "accumulated from its first chunk on. Entries generated before count in that first chunk, where a "
                    "layer holds up to chunk + budget + generated.",

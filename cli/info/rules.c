@@ -65,7 +65,11 @@ const struct info_rule info_rules[] = {
      "rotated to position r. The query of a token is rotated to the index of that token's own entry. Only select "
      "methods may be joined with positions=cache."},
     {"Order.", "Kept entries are in ascending position. Windows, pooling and pages follow that order."},
-    {"Ties.", "The higher score wins. Of equal scores (-0 and +0 are equal) the lower index wins. NaN never wins."},
+    {"Ties.",
+     "The higher score wins. Of equal scores (-0 and +0 are equal) the lower index wins. NaN never wins. "
+     "Scores are float32, summed in one order (queries from old to new, then heads), the same on every machine. "
+     "Sums that are equal in exact arithmetic, because they have the same terms in another order, may differ "
+     "in their last bit: then they are not equal here, and the entry with the lower index may lose."},
     {"Within the budget nothing happens.", "While a head holds no more entries than its budget, everything is kept and "
                                            "read, and results are bit-identical to those of full."},
     {"Pooling", "is one-dimensional, with stride 1 and an odd kernel. It applies to the sums of rule 1, and leaves out "

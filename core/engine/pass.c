@@ -63,6 +63,20 @@ static void copy_queries(struct kvc_session *session, struct kvc_queries *querie
                       kvc_growable_at(&batch->positions, batch_row * word), count * word);
 }
 
+/* Copies the part's rows that are among the chunk's last ones, which are the chunk's probe. */
+static void keep_own_probe(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
+    struct kvc_runner *runner = session->runner;
+    struct kvc_prompt *prompt = &session->prompt;
+    const size_t q = (size_t)runner->geometry.heads * runner->geometry.head_size * sizeof(float);
+    KVC_ASSERT(prompt->chunk_rows >= prompt->probes);
+    const uint32_t first = prompt->chunk_rows - prompt->probes, end = part->row + part->rows;
+    const uint32_t from = kvc_max_u32(first, part->row);
+    if (from < end)
+        runner->device->ops->copy(
+            runner->device, kvc_growable_at(&prompt->probe_now, ((size_t)layer * prompt->probes + (from - first)) * q),
+            kvc_growable_at(&runner->q, (from - part->row) * q), (end - from) * q);
+}
+
 /* Copies the part's queries that policies will read later. */
 static void keep_queries(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     struct kvc_runner *runner = session->runner;
@@ -79,6 +93,8 @@ static void keep_queries(struct kvc_session *session, uint32_t layer, const stru
                                   kvc_growable_at(&runner->q, 0), part->rows * q);
         return;
     }
+    if (prompt->chunking.own && !prompt->last_chunk)
+        keep_own_probe(session, layer, part);
     /* keep only the rows among the last window.rows of the prompt */
     const uint64_t first = kvc_session_rows(session) - prompt->window.rows;
     KVC_ASSERT(prompt->window.rows <= kvc_session_rows(session));

@@ -30,7 +30,9 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
     if (session->evictions.planned[layer].nothing_goes)
         return false;
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
-    if (forecast->bound && entries <= forecast->bound(&at.method->values, held, 0))
+    /* after another method's eviction the list is shorter than this method's bound knows */
+    if (forecast->bound && (at.method->stages & KVC_STAGE_PROMPT) &&
+        entries <= forecast->bound(&at.method->values, held, 0))
         return false;
     at.context.from = entries > session->step ? (double)(entries - session->step) : 0;
     return kvc_policy_entries(&at, false, held, session->step) < (double)entries;

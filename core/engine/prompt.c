@@ -2,9 +2,7 @@
  * wants. If several sessions have prompts of the same rows (prompt_many.c), the rows are computed once, and each
  * session runs its own stages. */
 #include "core/base/assert.h"
-#include "core/base/float.h"
 #include "core/base/integers.h"
-#include "core/engine/advice.h"
 #include "core/engine/coordinator.h"
 #include "core/engine/fill.h"
 #include "core/engine/finite.h"
@@ -343,20 +341,4 @@ enum kvc_status kvc_prompt_run(struct kvc_session *const *sessions, size_t sessi
         if (kvc_session_lives(sessions[i]))
             kvc_prompt_end(sessions[i]);
     return status;
-}
-
-enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *tokens, size_t count,
-                                   const struct kvc_prompt_options *options, float *logits, struct kvc_error *error) {
-    const struct kvc_runner *runner = session->runner;
-    struct kvc_shared_options shared;
-    if (count > INT32_MAX)
-        return kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX);
-    options = runner->coordinator->begin_prompt(session, tokens, count, options, logits != NULL, &shared);
-    const uint64_t environment = kvc_float_open();
-    enum kvc_status status = kvc_prompt_start(session, tokens, (uint32_t)count, error);
-    if (status == KVC_OK)
-        status = kvc_prompt_run(&session, 1, tokens, (uint32_t)count, options, logits, error);
-    status = kvc_advise(session, session->tokens + count, status, error);
-    kvc_float_close(environment);
-    return runner->coordinator->end(runner, status, error);
 }

@@ -5,6 +5,7 @@
 #include "core/base/integers.h"
 #include "core/engine/advice.h"
 #include "core/engine/coordinator.h"
+#include "core/engine/draft.h"
 #include "core/engine/prompt.h"
 
 #include <stdlib.h>
@@ -164,6 +165,12 @@ enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, siz
     } else {
         const uint64_t environment = kvc_float_open();
         prompt_many_check(&many);
+        for (size_t i = 0; i < session_count; i++) {
+            struct kvc_error cause = {KVC_OK, ""};
+            const enum kvc_status drafted = many.over[i] ? KVC_OK : kvc_draft(sessions[i], tokens, count, NULL, &cause);
+            if (drafted != KVC_OK)
+                note(&many, i, drafted, &cause);
+        }
         for (size_t i = 0; i < session_count; i++) {
             const size_t n = many.over[i] ? 0 : prompt_many_start(&many, prompt_many_gather(&many, i));
             if (n)

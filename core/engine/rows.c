@@ -111,6 +111,8 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
     KVC_ASSERT(session->turn <= session->tokens);
     kvc_policy_chunking(session->policy, &session->prompt.chunking);
     session->prompt.probes = (uint32_t)kvc_min_u64(session->prompt.chunking.probe, rows);
+    if (session->prompt.chunking.own)
+        session->prompt.probes = kvc_min_u32(session->prompt.probes, session->prompt.chunking.chunk);
     enum kvc_status status = kvc_prompt_set_window(session, (uint32_t)rows, error);
     if (status == KVC_OK && session->prompt.probes)
         status = reserve_probe(session, error);
@@ -166,8 +168,10 @@ uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows) 
         most = kvc_max_u32(kvc_min_u32(most, chunking.chunk), chunking.probe);
     }
     const struct kvc_method *method = pseudo_method(session);
-    const struct kvc_turn turn = {NULL, rows, INT32_MAX, session->seed,
-                                  method ? session->use[method - session->policy->method].state : NULL};
+    const struct kvc_turn turn = {.count = rows,
+                                  .held = INT32_MAX,
+                                  .seed = session->seed,
+                                  .state = method ? session->use[method - session->policy->method].state : NULL};
     uint32_t offset;
     const uint32_t pseudo = method ? method->policy->pseudo(&method->values, &turn, &offset, NULL) : 0;
     return kvc_max_u32(pseudo, most);
@@ -182,8 +186,11 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
     session->prompt.pseudo.rows = 0;
     if (!session->prompt.last_chunk || !method)
         return KVC_OK;
-    struct kvc_turn turn = {source->tokens, session->turn, 0, session->seed,
-                            session->use[method - session->policy->method].state};
+    struct kvc_turn turn = {.tokens = source->tokens,
+                            .count = session->turn,
+                            .seed = session->seed,
+                            .state = session->use[method - session->policy->method].state,
+                            .draft = session->prompt.draft};
     for (uint32_t l = 0; l < session->cache.layers; l++) {
         const uint64_t held = kvc_cache_most(&session->cache, l) + (uint64_t)session->prompt.chunk_rows;
         if (session->use[method - session->policy->method].acts[l])
@@ -212,7 +219,9 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
 }
 
 uint32_t kvc_prompt_extra_rows(const struct kvc_session *session) {
-    return session->prompt.last_chunk ? session->prompt.pseudo.rows : session->prompt.probes;
+    if (session->prompt.last_chunk)
+        return session->prompt.pseudo.rows;
+    return session->prompt.chunking.own ? 0 : session->prompt.probes;
 }
 
 uint32_t kvc_prompt_extra_stored(const struct kvc_session *session) {

@@ -65,6 +65,7 @@ struct kvc_prompt {
     struct kvc_queries pseudo;    /* the pseudo rows */
     uint32_t pseudo_offset;       /* distance in positions between the prompt's last row and the pseudo rows */
     int32_t *pseudo_tokens;       /* [pseudo.rows], NULL in a replay */
+    int32_t *draft;               /* first tokens of a drafted answer (draft.c); NULL: none */
     struct kvc_growable moments;  /* float32 [sets, H, 1 + d, d]: sums over the layer's unrotated queries */
     uint64_t *moment_rows;        /* [layers]: number of queries in the sums; NULL: no method uses them */
     struct kvc_growable angles;   /* float32 [2, angle_rows, rotary/2]: cosines and sines of positions, for one rope */

@@ -214,6 +214,7 @@ void kvc_session_free(struct kvc_session *session) {
     kvc_packet_free(&session->kept);
     free(session->prompt.window_positions);
     free(session->prompt.pseudo_tokens);
+    free(session->prompt.draft);
     free(session->prompt.moment_rows);
     free(session->prompt.kept_rows);
     free(session->prompt.next_kept_rows);

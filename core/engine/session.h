@@ -49,7 +49,8 @@ struct kvc_session {
     /* current activity */
     bool busy; /* already in the batch that is being assembled */
     bool in_prompt;
-    bool failed; /* a prompt or step failed: the session is unusable */
+    bool drafting; /* this is a copy that drafts an answer (draft.c) */
+    bool failed;   /* a prompt or step failed: the session is unusable */
     /* valid if failed: the session's own error in a shared prompt, or its policy's error in a step */
     struct kvc_error failure;
 

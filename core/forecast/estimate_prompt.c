@@ -11,7 +11,7 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_me
     uint32_t offset;
     if (!method || !method->policy->pseudo)
         return 0;
-    const struct kvc_turn turn = {NULL, prompt, prompt, 0, use[method - policy->method].state};
+    const struct kvc_turn turn = {.count = prompt, .held = prompt, .state = use[method - policy->method].state};
     return method->policy->pseudo(&method->values, &turn, &offset, NULL);
 }
 
@@ -193,7 +193,7 @@ void kvc_estimate_prompt(struct kvc_estimator *e) {
     const bool chunked = kvc_policy_chunking(e->policy, &chunking);
     const uint64_t pseudo = pseudo_rows(e->policy, e->use, e->prompt), N = e->prompt;
     const uint64_t chunk = chunked ? kvc_min_u64(chunking.chunk, N) : N;
-    const uint64_t probes = chunked && chunking.together ? kvc_min_u64(chunking.probe, N) : 0;
+    const uint64_t probes = chunked && chunking.together && !chunking.own ? kvc_min_u64(chunking.probe, N) : 0;
     uint32_t passes = 0;
     plan_chunks(e);
     for (uint64_t from = 0; from < N;) {

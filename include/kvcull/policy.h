@@ -411,6 +411,8 @@ struct kvc_turn {
     uint64_t held;         /**< N: entries of the longest head, the prompt included */
     uint64_t seed;         /**< the session's seed */
     void *state;           /**< the session's state, of the class's state_bytes */
+    const int32_t *draft;  /**< as many tokens as the class's `draft` returned; NULL: a replay, or the copy of the
+                                session that makes the draft, in which `pseudo` uses other tokens */
 };
 /** How a chunk method cuts the prompt. The last `probe` tokens of the prompt run as additional rows with every chunk
  * but the last. */
@@ -419,6 +421,7 @@ struct kvc_chunking {
     uint32_t probe; /**< tokens of the probe */
     bool at_end;    /**< the probe uses its own positions at the prompt's end; false: positions right after the chunk */
     bool together;  /**< probe rows also attend to themselves and earlier probe rows; false: only to the entries */
+    bool own;       /**< no row is added: the probe of a chunk is the chunk's own last tokens */
 };
 
 /* ---- forecasts ----------------------------------------------------------------------------------------------- */
@@ -538,6 +541,11 @@ struct kvc_policy_class {
     /** Returns how many pseudo tokens run after the prompt of this turn. `*offset` is the distance of the first one's
      * position from the prompt's end; `tokens`, unless NULL, receives their ids. */
     uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset, int32_t *tokens);
+
+    /** Returns how many tokens of a draft of the answer `pseudo` needs; 0: none. Before such a prompt, the library
+     * answers it greedily with a copy of the session, so the prompt is computed twice. Needs a single process. NULL:
+     * none. */
+    uint32_t (*draft)(const struct kvc_values *values);
 
     /** Observer, called after the attention of some of the prompt's rows (kvc_stage_accumulate), even if another method
      * holds the prompt stage. */

@@ -14,6 +14,7 @@ static const char *const others[] = {"streaming:budget=40,positions=cache",
                                      "h2o:budget=40,per=head",
                                      "snapkv:budget=50+morphkv:budget=45,window=8",
                                      "dapq:budget=40+quest:budget=24,page=8",
+                                     "dapq:budget=40,content=draft,pseudo=4",
                                      "h2o:budget=40,stages=prompt+tova:budget=30",
                                      "take:budget=40,chunk=48,warmup_layers=1+quest:budget=24,page=8"};
 enum { OTHERS = sizeof others / sizeof *others };

@@ -130,6 +130,7 @@ void draw_morphkv(struct drawn *d) {
               stages == 0   ? ",stages=prompt"
               : stages == 1 ? ",stages=decode"
                             : "");
+    draw_per_head(d);
     use_plan(d);
     if (stages == 0)
         d->plan.decode = FULL, d->plan.decode_budget = UINT32_MAX;
@@ -184,6 +185,9 @@ static void draw_mass(struct drawn *d, const char *name) {
 
 void draw_h2o(struct drawn *d) {
     draw_mass(d, "h2o");
+    d->mass.keeps_prompt = drawn_below(3) == 0;
+    if (d->mass.keeps_prompt)
+        drawn_say(d, ",prompt=keep");
     draw_per_head(d);
 }
 

@@ -130,12 +130,14 @@ void oracle_mass(const struct moment *m, const void *p) {
     const uint32_t B = budget_of(plan, m, plan->recent + 1), recent = plan->recent ? plan->recent : B / 2;
     for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
+        const uint32_t first = plan->keeps_prompt ? head->after : 0;
         float *sums = zeros(head->count, sizeof *sums);
-        for (uint32_t j = 0; j < head->count && head->count > B; j++)
+        for (uint32_t j = 0; j < head->count && head->count > first + B; j++)
             sums[j] = sum_of(&head->entries[j], m->now);
-        while (head->count > B) { /* the lowest sum is evicted; among equal sums, the last entry */
+        while (head->count > first + B &&
+               !(plan->keeps_prompt && m->turn)) { /* the lowest sum is evicted; among equal sums, the last entry */
             uint32_t worst = head->count;
-            for (uint32_t j = 0; j < head->count; j++)
+            for (uint32_t j = first; j < head->count; j++)
                 if ((uint32_t)head->entries[j].position + recent < m->now &&
                     (worst == head->count || sums[j] <= sums[worst]))
                     worst = j;

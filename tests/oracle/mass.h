@@ -14,6 +14,7 @@ struct mass_plan { /* one method with the values of its options */
     uint32_t share;           /* a percentage of the held entries that replaces the budget; 0: no percentage */
     uint32_t left_out;        /* one bit for each layer in which the method does not act */
     uint32_t recent;          /* h2o, keyformer; 0 means half of the budget */
+    bool keeps_prompt;        /* h2o */
     bool noise;               /* keyformer */
     double tau_init, tau_end; /* keyformer */
     uint32_t steps;

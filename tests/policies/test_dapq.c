@@ -2,6 +2,7 @@
  * entry. Their tokens and positions, and those of probes, are as defined in docs/reference/methods/dapq.md and
  * docs/reference/methods/take.md. */
 #include "kvcull/policy.h"
+#include "kvcull/saved.h"
 #include "tests/oracle/oracle.h"
 #include "tests/core/whole_fixture.h"
 
@@ -55,7 +56,8 @@ static void test_leaves_nothing(void **state) {
                                            "dapq:budget=50,content=middle,pseudo=7",
                                            "dapq:budget=50,content=random,seed=3",
                                            "kvzip:budget=50,floor=1",
-                                           "dapq:budget=50,pseudo=1,head=0",
+                                           "dapq:budget=50,content=ends,pseudo=1,head=0",
+                                           "dapq:budget=50,content=draft,pseudo=6",
                                            "dapq:budget=50+hsa:budget=20"};
     const size_t bytes = kvc_model_info(model)->vocab * sizeof(float);
     float *full = malloc(bytes), *logits = malloc(bytes);
@@ -183,7 +185,7 @@ static void test_content(void **state) {
     same_as_written("content=ends", ends, 12);
     for (int i = 0; i < 12; i++)
         ends[i] = i < 9 ? tokens[i] : tokens[N - 12 + i];
-    same_as_written("head=9", ends, 12);
+    same_as_written("content=ends,head=9", ends, 12);
     same_as_written("content=tail", tokens + N - 9, 9);
     same_as_written("content=middle", tokens + (N - 7) / 2, 7);
     snprintf(path, sizeof path, "%.200s/kvcull-dapq-%ld.tokens", folder ? folder : "/tmp", (long)getpid());
@@ -194,6 +196,55 @@ static void test_content(void **state) {
     snprintf(options, sizeof options, "content=file,file=\"%s\"", path);
     same_as_written(options, listed, 5);
     remove(path);
+}
+
+/* content=draft: the tokens are what the cache of content=tail answers, and the draft leaves no trace in the session.
+ */
+static void test_draft(void **state) {
+    enum { N = 120, M = 9 };
+    const uint32_t vocab = kvc_model_info(model)->vocab;
+    struct kvc_session_options options;
+    struct kvc_session_stats stats;
+    struct kvc_session *session;
+    float *logits = malloc(vocab * sizeof *logits);
+    int32_t draft[M], kept[PROMPT + 64], expected[PROMPT + 64];
+    size_t held[2];
+    (void)state;
+    assert_non_null(logits);
+    kvc_session_defaults(&options);
+    options.policy = "dapq:budget=30,kernel=3,pseudo=9,content=tail";
+    FINE(kvc_session_open(model, &options, &session, &error));
+    FINE(kvc_session_prompt(session, tokens, N, NULL, logits, &error));
+    for (uint32_t i = 0; i < M; i++) {
+        draft[i] = 0;
+        for (uint32_t t = 1; t < vocab; t++)
+            draft[i] = logits[t] > logits[draft[i]] ? (int32_t)t : draft[i];
+        FINE(kvc_decode(&session, &draft[i], 1, logits, NULL, &error));
+    }
+    kvc_session_close(session);
+    same_as_written("content=draft", draft, M);
+
+    /* a second turn, whose draft continues from the entries held; and the same by kvc_session_prompt_many */
+    options.policy = "dapq:budget=30,kernel=3,pseudo=9,content=draft";
+    FINE(kvc_session_open(model, &options, &session, &error));
+    FINE(kvc_session_prompt(session, tokens, N, NULL, NULL, &error));
+    struct kvc_session *alike;
+    FINE(kvc_session_fork(session, &alike, &error));
+    FINE(kvc_session_prompt(session, tokens + N, 50, NULL, logits, &error));
+    kvc_session_stats(session, &stats);
+    assert_int_equal(stats.tokens, N + 50);
+    assert_int_equal(stats.decode_steps, 0);
+    FINE(kvc_session_prompt_many(&alike, 1, tokens + N, 50, NULL, NULL, &error));
+    for (uint32_t l = 0; l < kvc_model_info(model)->layers; l++) {
+        FINE(kvc_session_positions(session, l, 0, kept, PROMPT + 64, &held[0], &error));
+        FINE(kvc_session_positions(alike, l, 0, expected, PROMPT + 64, &held[1], &error));
+        assert_int_equal(held[0], 30);
+        assert_int_equal(held[1], 30);
+        assert_memory_equal(kept, expected, 30 * sizeof *kept);
+    }
+    kvc_session_close(alike);
+    kvc_session_close(session);
+    free(logits);
 }
 
 /* Estimates for a policy whose file determines the number of added rows. */
@@ -290,7 +341,8 @@ static int set_up(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_leaves_nothing), cmocka_unit_test(test_content),
-                                       cmocka_unit_test(test_estimate),       cmocka_unit_test(test_random),
-                                       cmocka_unit_test(test_offset),         cmocka_unit_test(test_probe_position)};
+                                       cmocka_unit_test(test_draft),          cmocka_unit_test(test_estimate),
+                                       cmocka_unit_test(test_random),         cmocka_unit_test(test_offset),
+                                       cmocka_unit_test(test_probe_position)};
     return cmocka_run_group_tests(tests, set_up, close_whole);
 }

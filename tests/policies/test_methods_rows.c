@@ -22,7 +22,8 @@ struct dapq {
     bool average;
     uint32_t share;    /* a percentage of the held entries, instead of the budget; 0: none */
     uint32_t left_out; /* one bit for each layer in which the method does not act */
-    bool zip;          /* kvzip, which adds as many pseudo rows as the turn has rows */
+    bool per_head;
+    bool zip; /* kvzip, which adds as many pseudo rows as the turn has rows */
     double floor;
 };
 
@@ -121,9 +122,9 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
     struct row_lists lists = rows_lists(t);
     float *out = malloc((size_t)t->rows * t->heads * t->d * sizeof *out);
     uint32_t now = 0;
-    snprintf(spec, sizeof spec, "dapq:budget=%u%s,pseudo=%u,content=random,kernel=%u,pooling=%s",
+    snprintf(spec, sizeof spec, "dapq:budget=%u%s,pseudo=%u,content=random,kernel=%u,pooling=%s,per=%s",
              plan->share ? plan->share : plan->budget, plan->share ? "%" : "", plan->pseudo, plan->kernel,
-             plan->average ? "avg" : "max");
+             plan->average ? "avg" : "max", plan->per_head ? "head" : "group");
     if (plan->zip)
         snprintf(spec, sizeof spec, "kvzip:budget=%u%s,floor=%g", plan->share ? plan->share : plan->budget,
                  plan->share ? "%" : "", plan->floor);
@@ -166,10 +167,12 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
 }
 
 static void test_dapq(void **state) {
-    static const struct dapq plans[] = {{40, 10, 4, 1, false, 0, 0, false, 0}, {40, 39, 32, 3, true, 0, 0, false, 0},
-                                        {40, 40, 5, 1, false, 0, 0, false, 0}, {41, 1, 1, 5, false, 0, 0, false, 0},
-                                        {300, 64, 8, 7, true, 0, 0, false, 0}, {1, 1, 3, 1, false, 0, 0, false, 0},
-                                        {40, 10, 4, 1, false, 0, 1, false, 0}, {40, 10, 4, 1, false, 0, 2, false, 0}};
+    static const struct dapq plans[] = {
+        {40, 10, 4, 1, false, 0, 0, false, false, 0}, {40, 39, 32, 3, true, 0, 0, false, false, 0},
+        {40, 40, 5, 1, false, 0, 0, false, false, 0}, {41, 1, 1, 5, false, 0, 0, false, false, 0},
+        {300, 64, 8, 7, true, 0, 0, false, false, 0}, {1, 1, 3, 1, false, 0, 0, false, false, 0},
+        {40, 10, 4, 1, false, 0, 1, false, false, 0}, {40, 10, 4, 1, false, 0, 2, false, false, 0},
+        {40, 10, 4, 3, false, 0, 0, true, false, 0}};
     (void)state;
     for (size_t i = 0; i < ROWS_SHAPES; i++)
         for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
@@ -182,6 +185,7 @@ static void test_dapq(void **state) {
                                                 8 + 8 * (uint32_t)(p % 3), plans[p].prompt + ROWS_STEPS);
                 struct tensors extra = make_tensors(kind, 99 + i, 2, t.heads, t.kv_heads, t.d, plans[p].pseudo);
                 const struct turn turn = {plans[p].prompt, ROWS_STEPS};
+                t.lists = extra.lists = plans[p].per_head ? t.heads : t.kv_heads;
                 const struct row_steps steps = {&rows_decodes[(i + p + kind) % ROWS_DECODES], NULL};
                 run_dapq(&t, &extra, &plans[p], &turn, 1, &steps, rows_types[(i + p) % 3], p % 2 ? 7 : 512);
                 free_tensors(&t);
@@ -191,7 +195,7 @@ static void test_dapq(void **state) {
 
 /* 300 steps after the prompt. */
 static void test_dapq_steps(void **state) {
-    static const struct dapq plan = {40, 12, 4, 3, true, 0, 0, false, 0};
+    static const struct dapq plan = {40, 12, 4, 3, true, 0, 0, false, false, 0};
     const uint32_t steps_after = kvc_test_thinned() ? 40 : 300;
     (void)state;
     for (size_t i = 0; i < ROWS_DECODES; i++) {
@@ -211,7 +215,7 @@ static void test_dapq_turns(void **state) {
     static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
     static const struct dapq plans[] = {{.budget = 20, .pseudo = 4, .kernel = 3},
                                         {.share = 30, .pseudo = 5, .kernel = 1},
-                                        {.share = 1, .pseudo = 3, .kernel = 1}};
+                                        {.share = 1, .pseudo = 3, .kernel = 1, .per_head = true}};
     static const struct select_plan hsa = {HSA, .page = 2, .dims = 4, .topk = 9};
     (void)state;
     for (size_t i = 0; i < ROWS_SHAPES; i += kvc_test_thinned() ? 4 : 1)
@@ -220,6 +224,7 @@ static void test_dapq_turns(void **state) {
                 make_tensors((enum kind)((i + p) % KINDS), 17 + i, 2, rows_shapes[i][0], rows_shapes[i][1], 8, 119);
             struct tensors extra = make_tensors((enum kind)((i + p) % KINDS), 5 + i, 2, t.heads, t.kv_heads, t.d, 5);
             const struct row_steps steps = {&rows_decodes[i % 3 ? 0 : 1 + p], i % 2 ? &hsa : NULL};
+            t.lists = extra.lists = plans[p].per_head ? t.heads : t.kv_heads;
             run_dapq(&t, &extra, &plans[p], turns, 4, &steps, rows_types[(i + p) % 3], p % 2 ? 7 : 512);
             free_tensors(&t);
             free_tensors(&extra);

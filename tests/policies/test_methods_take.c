@@ -23,6 +23,7 @@ struct take {
     bool max;       /* pooling */
     uint32_t steps; /* 0: ROWS_STEPS */
     uint32_t left_out; /* one bit for each layer in which the method does not act */
+    bool own;          /* the probe of a chunk is its own last rows */
 };
 
 struct chunks { /* the state compared after every chunk */
@@ -146,7 +147,8 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
     const struct tensors *t = c->t;
     const struct take *plan = c->plan;
     const uint32_t from = chunk * plan->chunk, left = c->rows - from, rows = left < plan->chunk ? left : plan->chunk;
-    const uint32_t p = plan->probe < c->rows ? plan->probe : c->rows, end = c->from + c->rows;
+    const uint32_t most = plan->own && plan->chunk < c->rows ? plan->chunk : c->rows, end = c->from + c->rows;
+    const uint32_t p = plan->probe < most ? plan->probe : most;
     const bool last = from + rows == c->rows;
     for (uint32_t l = 0; l < t->layers; l++) {
         const uint32_t held = chunk == 0 ? rows_longest(t, &c->lists, l) + c->rows : c->lists.heads[l * t->lists].held;
@@ -158,10 +160,12 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
         rows_observe(t, &c->lists, l, c->from + from + rows, rows, c->steps->decode);
         note_window(c, l, c->from + from, rows);
         for (uint32_t i = 0; i < p; i++) {
-            const float *Q = last ? q_row(t, l, end - p + i) : q_row(c->probes, l, chunk * p + i);
+            const float *Q = last        ? q_row(t, l, end - p + i)
+                             : plan->own ? q_row(t, l, c->from + from + rows - p + i)
+                                         : q_row(c->probes, l, chunk * p + i);
             float *A = c->A + ((size_t)l * p + i) * t->heads * t->d;
             for (uint32_t x = 0; x < t->heads * t->d; x++)
-                A[x] = chunk == 0 ? Q[x] : fmaf(plan->alpha, A[x], (1 - plan->alpha) * Q[x]);
+                A[x] = chunk == 0 || plan->own ? Q[x] : fmaf(plan->alpha, A[x], (1 - plan->alpha) * Q[x]);
         }
         if (l + 1 >= plan->warmup_layers && oracle_acts(plan->left_out, l))
             take_layer(c, l, p, last);
@@ -195,10 +199,10 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
     c.A = malloc((size_t)t->layers * plan->probe * t->heads * t->d * sizeof *c.A);
     assert_true(out && c.A);
     snprintf(c.spec, sizeof c.spec,
-             "take:budget=%u%s,warmup_layers=%u,chunk=%u,probe=%u,kernel=%u,alpha=%.9g,per=%s,pooling=%s",
+             "take:budget=%u%s,warmup_layers=%u,chunk=%u,probe=%u,kernel=%u,alpha=%.9g,per=%s,pooling=%s,probe_from=%s",
              plan->share ? plan->share : plan->budget, plan->share ? "%" : "", plan->warmup_layers, plan->chunk,
              plan->probe, plan->kernel, (double)plan->alpha, plan->per_head ? "head" : "group",
-             plan->max ? "max" : "avg");
+             plan->max ? "max" : "avg", plan->own ? "chunk" : "prompt");
     if (!plan->share)
         snprintf(c.spec + strlen(c.spec), sizeof c.spec - strlen(c.spec), ",warmup_budget=%u", plan->warmup_budget);
     rows_add_layers(c.spec, sizeof c.spec, plan->left_out, t->layers);
@@ -217,7 +221,7 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
         c.rows = rows;
         c.called = 0;
         for (uint32_t l = 0; l < t->layers; l++)
-            for (uint32_t i = 0; i + 1 < count; i++)
+            for (uint32_t i = 0; i + 1 < count && !plan->own; i++)
                 SPEC_FINE(kvc_replay_probe(c.replay, l, i, q_row(probes, l, i * p), p, &error));
         for (uint32_t l = 0; l < t->layers; l++) {
             const size_t kv = kv_at(t, l, c.from, 0);
@@ -236,20 +240,22 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
 }
 
 static void test_take(void **state) {
-    static const struct take plans[] = {{60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 0},
-                                        {61, 8, 8, 2, 20, 8, 3, 0.2f, false, 0, false, 0, 0},
-                                        {40, 12, 15, 0, 9, 3, 1, 0.0f, false, 0, false, 0, 0},
-                                        {30, 40, 40, 1, 64, 50, 5, 1.0f, false, 0, false, 0, 0},
-                                        {57, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0, 0},
-                                        {50, 7, 11, 1, 13, 5, 5, 0.32f, true, 0, false, 0, 0},
-                                        {400, 40, 100, 2, 120, 16, 5, 0.32f, false, 0, false, 0, 0},
-                                        {8, 3, 3, 1, 1, 1, 1, 0.32f, false, 0, false, 0, 0},
-                                        {60, 10, 20, 2, 16, 4, 5, 0.32f, false, 0, false, 0, 1},
-                                        {60, 10, 20, 3, 16, 4, 5, 0.32f, false, 0, false, 0, 2},
-                                        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 6},
-                                        {60, 10, 20, 0, 16, 4, 5, 0.32f, false, 0, false, 0, 5},
-                                        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, true, 0, 0},
-                                        {40, 12, 15, 2, 9, 3, 3, 0.5f, false, 0, true, 300, 0}};
+    static const struct take plans[] = {{60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 0, false},
+                                        {61, 8, 8, 2, 20, 8, 3, 0.2f, false, 0, false, 0, 0, false},
+                                        {40, 12, 15, 0, 9, 3, 1, 0.0f, false, 0, false, 0, 0, false},
+                                        {30, 40, 40, 1, 64, 50, 5, 1.0f, false, 0, false, 0, 0, false},
+                                        {57, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0, 0, false},
+                                        {50, 7, 11, 1, 13, 5, 5, 0.32f, true, 0, false, 0, 0, false},
+                                        {400, 40, 100, 2, 120, 16, 5, 0.32f, false, 0, false, 0, 0, false},
+                                        {8, 3, 3, 1, 1, 1, 1, 0.32f, false, 0, false, 0, 0, false},
+                                        {60, 10, 20, 2, 16, 4, 5, 0.32f, false, 0, false, 0, 1, false},
+                                        {60, 10, 20, 3, 16, 4, 5, 0.32f, false, 0, false, 0, 2, false},
+                                        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 6, false},
+                                        {60, 10, 20, 0, 16, 4, 5, 0.32f, false, 0, false, 0, 5, false},
+                                        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, true, 0, 0, false},
+                                        {40, 12, 15, 2, 9, 3, 3, 0.5f, false, 0, true, 300, 0, false},
+                                        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, true, 0, 0, true},
+                                        {57, 9, 30, 0, 10, 12, 5, 0.5f, true, 0, false, 0, 0, true}};
     (void)state;
     for (size_t i = 0; i < ROWS_SHAPES; i++)
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
@@ -278,10 +284,11 @@ static void test_take(void **state) {
  * entries. */
 static void test_take_turns(void **state) {
     static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
-    static const struct take plans[] = {{0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0, false, 0, 0},
-                                        {0, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0, 0},
-                                        {0, 0, 0, 2, 16, 6, 3, 0.2f, false, 20, false, 0, 0},
-                                        {0, 0, 0, 1, 64, 6, 3, 0.2f, true, 1, false, 0, 0}};
+    static const struct take plans[] = {{0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0, false, 0, 0, false},
+                                        {0, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0, 0, false},
+                                        {0, 0, 0, 2, 16, 6, 3, 0.2f, false, 20, false, 0, 0, false},
+                                        {0, 0, 0, 1, 64, 6, 3, 0.2f, true, 1, false, 0, 0, false},
+                                        {0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0, true, 0, 0, true}};
     static const struct select_plan selects[] = {{TOPK, .budget = 7},
                                                  {QUEST, .budget = 6, .page = 2},
                                                  {SPARQ, .dims = 3, .topk = 6},
