@@ -96,17 +96,23 @@ struct kvc_tiles {
     char unused; /* the tiles are registers */
 };
 
-#define TILES_CONFIGURE(t, s) ((void)(t), kvc_tiles_configure(s))
 static inline void kvc_tiles_configure(const struct kvc_tile_shapes *shapes) {
     __asm__ volatile("ldtilecfg %0" : : "m"(*shapes));
 }
-#define TILE_ZERO(t, n) __asm__ volatile("tilezero %%tmm%c0" : : "i"(n))
+#define TILES_CONFIGURE(t, s) ((void)(t), kvc_tiles_configure(s))
+/* An instruction of inline assembly, whose text and operands follow. */
+#define TILE_ASSEMBLY(t, ...)                                                                                          \
+    do {                                                                                                               \
+        (void)(t);                                                                                                     \
+        __asm__ volatile(__VA_ARGS__);                                                                                 \
+    } while (0)
+#define TILE_ZERO(t, n) TILE_ASSEMBLY(t, "tilezero %%tmm%c0" : : "i"(n))
 #define TILE_LOAD(t, n, from, stride)                                                                                  \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"((size_t)(stride)), "i"(n) : "memory")
-#define TILE_MULTIPLY(t, c, a, b) __asm__ volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b))
+    TILE_ASSEMBLY(t, "tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"((size_t)(stride)), "i"(n) : "memory")
+#define TILE_MULTIPLY(t, c, a, b) TILE_ASSEMBLY(t, "tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b))
 #define TILE_STORE(t, n, to, stride)                                                                                   \
-    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"((size_t)(stride)), "i"(n) : "memory")
-#define TILES_RELEASE(t) __asm__ volatile("tilerelease")
+    TILE_ASSEMBLY(t, "tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"((size_t)(stride)), "i"(n) : "memory")
+#define TILES_RELEASE(t) TILE_ASSEMBLY(t, "tilerelease")
 
 #endif
 

@@ -40,8 +40,7 @@ struct group {
     bool starts, ends; /* the lane */
 };
 
-#define X_BLOCK(kind) ((size_t)BLOCK_WORDS(kind))
-#define W_BLOCK(kind) ((size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS))
+#define W_BLOCK(kind) ((size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS)) /* words of a block of a panel */
 
 /* The tiles: the sums of the four squares; the rows of the first two squares and of the last two; the outputs of the
  * even squares and of the odd ones. */
@@ -73,7 +72,7 @@ INLINE void multiply_group(struct kvc_tiles *tiles, const struct group *group, s
                            bool more_outputs, int kind) {
     const size_t last = group->blocks - 1;
     for (size_t b = 0; b < group->blocks; b++) {
-        const kvc_u32 *x = group->x + b * X_BLOCK(kind), *w = group->w + b * W_BLOCK(kind);
+        const kvc_u32 *x = group->x + b * BLOCK_WORDS(kind), *w = group->w + b * W_BLOCK(kind);
         TILE_LOAD(tiles, TILE_X, x, 32);
         TILE_LOAD(tiles, TILE_W, w, TILE_OUTPUTS * 4);
         MULTIPLY_SQUARE(0);
@@ -171,7 +170,7 @@ INLINE void add_square(const struct job *job, const struct group *group, size_t 
     for (int r = 0; r < SIDE; r++)
         lane[r] = group->starts ? fv_zero() : fv_load(to + SIDE * r);
     for (size_t b = 0; b < group->blocks; b++)
-        add_block(lane, x + b * X_BLOCK(kind), w + b * W_BLOCK(kind), job->area->sum[square][b], kind);
+        add_block(lane, x + b * BLOCK_WORDS(kind), w + b * W_BLOCK(kind), job->area->sum[square][b], kind);
     if (group->ends) {
         finish_lane(job, group->turn, square, lane);
         return;
@@ -188,7 +187,7 @@ INLINE void tile(struct kvc_tiles *tiles, const struct job *job, int kind) {
     for (size_t turn = 0; turn < KVC_INT8_LANES; turn++) {
         const size_t l = lane_at[turn], count = (blocks + KVC_INT8_LANES - 1 - l) / KVC_INT8_LANES;
         for (size_t first = 0; first == 0 || first < count; first += GROUP_BLOCKS) { /* a lane may have no blocks */
-            const struct group group = {.x = job->x + (l * groups + first) * X_BLOCK(kind),
+            const struct group group = {.x = job->x + (l * groups + first) * BLOCK_WORDS(kind),
                                         .w = job->w + (l * groups + first) * W_BLOCK(kind),
                                         .blocks = kvc_min_u64(GROUP_BLOCKS, count - first),
                                         .turn = turn,

@@ -14,7 +14,7 @@
 #include "backends/cpu/simd/int8/tiles.h"
 
 #define SUBTILES (TILE_ROWS / KVC_TILE_ROWS)
-#define BLOCK_WORDS(kind) (TILE_ROWS * (8 + 1 + KIND_MINIMUM(kind)))
+#define BLOCK_WORDS(kind) ((size_t)(TILE_ROWS * (8 + 1 + KIND_MINIMUM(kind))))
 
 static size_t prepared_words(const struct kvc_int8_call *call) {
     return groups_of(call) * 8 * (size_t)BLOCK_WORDS(kind_of[call->type]);
@@ -48,7 +48,7 @@ static void prepare(const struct kvc_int8_call *call, size_t first, size_t last)
         kvc_u32 *tile = call->prepared + t * prepared_words(call);
         for (size_t r = 0; r < whole; r++)
             for (size_t b = 0; b < blocks; b++) {
-                kvc_u32 *to = tile + (b % 8 * groups + b / 8) * (size_t)BLOCK_WORDS(kind);
+                kvc_u32 *to = tile + (b % 8 * groups + b / 8) * BLOCK_WORDS(kind);
                 if (r < rows)
                     prepare_block(call, to, r, (row + r) * blocks + b, kind);
                 else
