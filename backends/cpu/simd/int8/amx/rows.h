@@ -1,6 +1,6 @@
 /* rows.h - template: the data that is prepared from rows for products by tiles, once per call.
  *
- * A tile of TILE_ROWS rows consists of SUBTILES subtiles of 16 rows. It is stored like a panel (panel.h): all blocks of
+ * A tile of TILE_ROWS rows consists of subtiles of 16 rows. It is stored like a panel (panel.h): all blocks of
  * one lane, then all blocks of the next lane. A block consists of the quants, 32 bytes of each row; the rows' scales;
  * for types with a minimum, the sum of the quants times the scale. Rows after the last one, up to a whole subtile, are
  * zeros. */
@@ -13,11 +13,10 @@
 #include "backends/cpu/simd/int8/panel.h"
 #include "backends/cpu/simd/int8/tiles.h"
 
-#define SUBTILES (TILE_ROWS / KVC_TILE_ROWS)
 #define BLOCK_WORDS(kind) ((size_t)(TILE_ROWS * (8 + 1 + KIND_MINIMUM(kind))))
 
 static size_t prepared_words(const struct kvc_int8_call *call) {
-    return groups_of(call) * 8 * (size_t)BLOCK_WORDS(kind_of[call->type]);
+    return groups_of(call) * 8 * BLOCK_WORDS(kind_of[call->type]);
 }
 
 /* Prepares block b of the call's rows as row r of a tile's block. */
