@@ -442,6 +442,36 @@ KVC_INLINE float kvc_int8_take(float m, float x, kvc_i32 sum, float lane) { retu
                 (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
     } while (0)
 
+/* ---- int8: attention over Q8_0 entries ----------------------------------------------------------------------- */
+
+/* With --math int8, attention over Q8_0 entries multiplies integers. Float entries are multiplied as floats.
+ *
+ * Scores. A query is divided into the groups of a Q8_0 entry, and each group is quantized as an int8 block of
+ * activations is: kvc_int8_top, kvc_int8_scale and kvc_int8_quant over its channels. For group b, I is the sum of the
+ * query's quants times the key's quants, exact in any order. With the scales w of the key's group and x of the query's,
+ * dot = kvc_int8_add(w, x, I, dot), from 0, groups ascending. The dot product becomes a score, and a tile's scores
+ * become p = exp(s - m) and l, as for float entries.
+ *
+ * Values. For one query, one tile and one group of channels, top is the largest magnitude of the value scales of the
+ * entries that the query sees in the tile, as bits, in any order (kvc_int8_top). Entry j weighs w = kvc_value_weight(p,
+ * v * kvc_value_inverse(top)), where v is its value scale: an integer. p is at most 1, so |w| is at most
+ * KVC_VALUE_MOST = 16383, 14 bits. For each channel, I is the sum of w times the value's quant over the entries that the query
+ * sees. It is exact in any order: |I| is at most 256 * 16383 * 128, below 2^31. A unit that multiplies eight bits takes
+ * w as two digits of seven bits, w = 128 (w >> 7) + (w & 127). The tile's output is o = I * kvc_value_unit(top), which
+ * is a NaN if a value scale is not finite. If p is a NaN, w has no meaning; l is then a NaN, and so is the output. */
+#define KVC_VALUE_MOST 16383
+KVC_INLINE float kvc_value_inverse(kvc_u32 top) {
+    return top >= KVC_INFINITY_BITS || top == 0 ? 0.0f : kvc_div(16383.0f, kvc_from_bits(top));
+}
+KVC_INLINE float kvc_value_unit(kvc_u32 top) {
+    return top >= KVC_INFINITY_BITS ? kvc_nan() : kvc_div(kvc_from_bits(top), 16383.0f);
+}
+/* `factor` is the entry's value scale times kvc_value_inverse. Halves are rounded to even. */
+KVC_INLINE kvc_i32 kvc_value_weight(float p, float factor) {
+    const float w = kvc_rint(p * factor);
+    return w >= -16383.0f && w <= 16383.0f ? (kvc_i32)w : 0;
+}
+
 /* ---- order and random numbers ---------------------------------------------------------------------------------- */
 
 /* A higher score has a higher key; -0 equals +0, and NaN is below everything. For equal keys the lower index wins. */

@@ -104,10 +104,17 @@ struct kvc_segment {
 };
 
 /* How the dot product of a query and a key becomes a score: s = scale * dot and, if cap is not 0, s = kvc_capped(s,
- * cap). A scale of 0 stands for kvc_attention_scale(d). Neither scale nor cap is negative. */
+ * cap). A scale of 0 stands for kvc_attention_scale(d). Neither scale nor cap is negative. If `integers` is true,
+ * queries and Q8_0 entries are multiplied as integers (canon.h, "int8: attention over Q8_0 entries"). */
 struct kvc_scoring {
     float scale, cap;
+    bool integers;
 };
+
+/* Returns true if the entries are multiplied as integers. */
+static inline bool kvc_scores_integers(struct kvc_scoring scoring, const struct kvc_entry_format *format) {
+    return scoring.integers && format->type == KVC_Q8_0;
+}
 
 /* Attention probabilities of `queries` queries of one session and layer, from q and the M and L that attention
  * returned. */

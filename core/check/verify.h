@@ -22,7 +22,8 @@ enum kvc_further {
     KVC_FURTHER_heads,
     KVC_FURTHER_sigmoid,
     KVC_FURTHER_chunks,
-    KVC_FURTHER_maxima
+    KVC_FURTHER_maxima,
+    KVC_FURTHER_integers
 };
 
 struct kvc_verify {

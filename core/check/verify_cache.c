@@ -377,3 +377,4 @@ KVC_CASE(attention, 50) {
 }
 KVC_FURTHER_CASES(attention, scoring, 20)
 KVC_FURTHER_CASES(attention, sinks, 20)
+KVC_FURTHER_CASES(attention, integers, 40)

@@ -34,7 +34,8 @@ uint32_t kvc_verify_group(struct kvc_verify *v) {
 
 struct kvc_scoring kvc_verify_scoring(struct kvc_verify *v) {
     static const float scales[] = {0.0f, 0.0721687824f, 0.0625f, 0.3f}, caps[] = {50.0f, 0.0f, 3.0f, 30.0f, 0.75f};
-    struct kvc_scoring scoring = {0.0f, 0.0f};
+    struct kvc_scoring scoring = {.scale = 0.0f};
+    scoring.integers = v->further == KVC_FURTHER_integers;
     if (v->further) {
         scoring.scale = kvc_verify_pick(v, scales);
         scoring.cap = kvc_verify_pick(v, caps);
@@ -53,6 +54,8 @@ struct kvc_twin kvc_verify_sinks(struct kvc_verify *v, uint32_t heads) {
 
 enum kvc_type kvc_verify_entry_type(struct kvc_verify *v) {
     static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+    if (v->further == KVC_FURTHER_integers && kvc_verify_range(v, 0, 4))
+        return KVC_Q8_0;
     return kvc_verify_pick(v, types);
 }
 

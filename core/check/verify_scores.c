@@ -136,6 +136,7 @@ KVC_CASE(window_mass, 20) {
 }
 
 KVC_FURTHER_CASES(window_mass, scoring, 10)
+KVC_FURTHER_CASES(window_mass, integers, 15)
 KVC_FURTHER_CASES(window_mass, maxima, 20)
 
 KVC_INJECT(window_moments, kvc_window_moments,
@@ -169,6 +170,7 @@ KVC_CASE(window_moments, 15) {
 }
 
 KVC_FURTHER_CASES(window_moments, scoring, 10)
+KVC_FURTHER_CASES(window_moments, integers, 15)
 
 KVC_INJECT(accumulate, kvc_accumulate, kvc_flip_state(device, args->probabilities->lists, args->column + 1))
 KVC_CASE(accumulate, 20) {
@@ -197,6 +199,7 @@ KVC_CASE(accumulate, 20) {
 }
 
 KVC_FURTHER_CASES(accumulate, scoring, 10)
+KVC_FURTHER_CASES(accumulate, integers, 15)
 
 static const enum kvc_row_kind kinds[] = {KVC_ROW_PROBABILITIES, KVC_ROW_LOGITS, KVC_ROW_LOW, KVC_ROW_COUNTS};
 
@@ -217,6 +220,7 @@ KVC_CASE(ring_write, 15) {
 }
 
 KVC_FURTHER_CASES(ring_write, scoring, 10)
+KVC_FURTHER_CASES(ring_write, integers, 15)
 
 KVC_INJECT(ring_fuse, kvc_ring_fuse, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(ring_fuse, 40) {

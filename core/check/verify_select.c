@@ -23,6 +23,8 @@ static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool 
     size_t n;
     memset(o, 0, sizeof *o);
     o->kind = (enum kvc_score_kind)kvc_verify_range(v, 0, 3);
+    if (v->further == KVC_FURTHER_integers && kvc_verify_range(v, 0, 3))
+        o->kind = KVC_SCORE_EXACT;
     o->by_page = o->kind == KVC_SCORE_PAGE_CHANNELS || o->kind == KVC_SCORE_PAGE_BOUND;
     o->page = o->by_page ? kvc_verify_page(v) : 1;
     o->dims = kvc_verify_range(v, 0, 3) ? kvc_verify_range(v, 1, d) : d;
@@ -132,6 +134,7 @@ KVC_CASE(select_scores, 50) {
 
 KVC_FURTHER_CASES(select_scores, scoring, 40)
 KVC_FURTHER_CASES(select_scores, sinks, 40)
+KVC_FURTHER_CASES(select_scores, integers, 30)
 
 KVC_INJECT(select_reads, kvc_select_reads, kvc_change_index(device, args->lists, args->reads))
 KVC_CASE(select_reads, 60) {
@@ -176,6 +179,7 @@ KVC_CASE(select_scores_reads, 40) {
 }
 KVC_FURTHER_CASES(select_scores_reads, scoring, 30)
 KVC_FURTHER_CASES(select_scores_reads, sinks, 30)
+KVC_FURTHER_CASES(select_scores_reads, integers, 20)
 
 KVC_INJECT(cut_reads, kvc_cut_reads, kvc_change_index(device, args->lists, args->reads))
 KVC_CASE(cut_reads, 40) {

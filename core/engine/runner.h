@@ -82,7 +82,11 @@ struct kvc_runner {
 
 /* Returns how the model computes scores. A replay uses the default. */
 static inline struct kvc_scoring kvc_runner_scoring(const struct kvc_runner *runner) {
-    return runner->network ? runner->network->scoring : (struct kvc_scoring){0, 0};
+    struct kvc_scoring scoring = {.scale = 0.0f};
+    if (runner->network)
+        scoring = runner->network->scoring;
+    scoring.integers = runner->linear.int8;
+    return scoring;
 }
 
 /* The layer's attention sinks; replays have none. */

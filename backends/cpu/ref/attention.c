@@ -5,18 +5,55 @@
 /* Results of each tile for one row and the query heads of one KV head. The arrays are one thread's scratch memory. */
 struct work {
     uint32_t group, head_size;
-    float *key;     /* [d]: a key, later a value */
-    float *score;   /* [G, KVC_TILE] */
-    float *maximum; /* [tiles, G] */
-    float *sum;     /* [tiles, G] */
-    float *out;     /* [tiles, G, d] */
-    uint32_t *slot; /* [KVC_TILE], UINT32_MAX if the entry is masked */
-    bool *any;      /* [tiles], true if the tile has an entry that is not masked */
+    float *key;                  /* [d]: a key, later a value */
+    struct kvc_ref_query *query; /* [G] */
+    float *score;                /* [G, KVC_TILE] */
+    float *maximum;              /* [tiles, G] */
+    float *sum;                  /* [tiles, G] */
+    float *out;                  /* [tiles, G, d] */
+    uint32_t *slot;              /* [KVC_TILE], UINT32_MAX if the entry is masked */
+    bool *any;                   /* [tiles], true if the tile has an entry that is not masked */
 };
 
+/* Adds the values of a tile to its outputs, as floats. */
+static void add_values(const struct work *w, const struct kvc_view *view, uint32_t tile, uint32_t count) {
+    const uint32_t d = w->head_size;
+    for (uint32_t j = 0; j < count; j++) {
+        if (w->slot[j] == UINT32_MAX)
+            continue;
+        KVC_REF(load_entry)(&view->lists->format, kvc_list_value(view->lists, view->head, w->slot[j]), w->key);
+        for (uint32_t g = 0; g < w->group; g++) {
+            float *o = w->out + ((size_t)tile * w->group + g) * d, p = w->score[g * KVC_TILE + j];
+            for (uint32_t c = 0; c < d; c++)
+                o[c] = kvc_fma(p, w->key[c], o[c]);
+        }
+    }
+}
+
+/* Computes the output of one query and one group of channels, from channel c on, as integers. */
+static void sum_values(const struct work *w, const struct kvc_view *view, uint32_t count, const float *p, uint32_t c,
+                       float *o) {
+    const size_t at = (size_t)c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
+    const uint32_t channels = kvc_min_u32(w->head_size - c, KVC_Q8_GROUP);
+    kvc_i32 sum[KVC_Q8_GROUP] = {0};
+    kvc_u32 top = 0;
+    for (uint32_t j = 0; j < count; j++)
+        if (w->slot[j] != UINT32_MAX)
+            top = kvc_int8_top(top, KVC_HALF(kvc_list_value(view->lists, view->head, w->slot[j]) + at));
+    for (uint32_t j = 0; j < count; j++) {
+        if (w->slot[j] == UINT32_MAX)
+            continue;
+        const unsigned char *group = kvc_list_value(view->lists, view->head, w->slot[j]) + at;
+        const kvc_i32 weight = kvc_value_weight(p[j], KVC_HALF(group) * kvc_value_inverse(top));
+        for (uint32_t i = 0; i < channels; i++)
+            sum[i] += weight * (kvc_i8)group[2 + i];
+    }
+    for (uint32_t i = 0; i < channels; i++)
+        o[c + i] = (float)sum[i] * kvc_value_unit(top);
+}
+
 /* Computes the scores, exp(s - m) and the output of one tile. Returns the number of entries read. */
-static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, const float *q, float scale,
-                         float cap) {
+static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, float scale, float cap) {
     uint32_t first = tile * KVC_TILE, d = w->head_size, read = 0;
     uint32_t count = kvc_min_u32(view->places - first, KVC_TILE);
     const struct kvc_entry_format *format = &view->lists->format;
@@ -26,7 +63,9 @@ static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint
             continue;
         KVC_REF(load_entry)(format, kvc_list_key(view->lists, view->head, w->slot[j]), w->key);
         for (uint32_t g = 0; g < w->group; g++)
-            w->score[g * KVC_TILE + j] = kvc_ref_score(kvc_ref_dot(q + (size_t)g * d, w->key, d), scale, cap);
+            w->score[g * KVC_TILE + j] = kvc_ref_score(
+                KVC_REF(dot_key)(&w->query[g], kvc_list_key(view->lists, view->head, w->slot[j]), w->key, d), scale,
+                cap);
         read++;
     }
     w->any[tile] = read > 0;
@@ -46,16 +85,11 @@ static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint
         for (uint32_t c = 0; c < d; c++)
             w->out[((size_t)tile * w->group + g) * d + c] = 0.0f;
     }
-    for (uint32_t j = 0; j < count; j++) {
-        if (w->slot[j] == UINT32_MAX)
-            continue;
-        KVC_REF(load_entry)(format, kvc_list_value(view->lists, view->head, w->slot[j]), w->key);
-        for (uint32_t g = 0; g < w->group; g++) {
-            float *o = w->out + ((size_t)tile * w->group + g) * d, p = w->score[g * KVC_TILE + j];
-            for (uint32_t c = 0; c < d; c++)
-                o[c] = kvc_fma(p, w->key[c], o[c]);
-        }
-    }
+    if (!w->query->quant)
+        add_values(w, view, tile, count);
+    for (uint32_t g = 0; w->query->quant && g < w->group; g++)
+        for (uint32_t c = 0; c < d; c += KVC_Q8_GROUP)
+            sum_values(w, view, count, w->score + g * KVC_TILE, c, w->out + ((size_t)tile * w->group + g) * d);
     return read;
 }
 
@@ -106,18 +140,23 @@ static uint64_t attend_row(struct kvc_cpu *cpu, const struct kvc_attention *a, c
         size_t tiles = ((size_t)view.places + KVC_TILE - 1) / KVC_TILE, at = (size_t)row * a->heads + h * group;
         const float *q = (const float *)kvc_span_data(a->q) + at * d;
         struct work w = {.group = group, .head_size = d};
-        size_t floats = d + (size_t)group * KVC_TILE + tiles * group * (2 + (size_t)d) + KVC_TILE;
-        w.key = kvc_cpu_scratch(cpu, 0, floats * sizeof(float) + tiles * sizeof *w.any);
-        if (!w.key)
+        const size_t each = kvc_ref_query_floats(d);
+        size_t floats = d + group * (each + KVC_TILE) + tiles * group * (2 + (size_t)d) + KVC_TILE;
+        w.query = kvc_cpu_scratch(cpu, 0, group * sizeof *w.query + floats * sizeof(float) + tiles * sizeof *w.any);
+        if (!w.query)
             return read;
+        w.key = (float *)(void *)(w.query + group);
         w.score = w.key + d;
         w.maximum = w.score + (size_t)group * KVC_TILE;
         w.sum = w.maximum + tiles * group;
         w.out = w.sum + tiles * group;
         w.slot = (uint32_t *)(w.out + tiles * group * d);
-        w.any = (bool *)(w.slot + KVC_TILE);
+        float *quants = (float *)(void *)(w.slot + KVC_TILE);
+        w.any = (bool *)(quants + group * each);
+        for (uint32_t g = 0; g < group; g++)
+            w.query[g] = KVC_REF(open_query)(a->scoring, &segment->lists->format, q + (size_t)g * d, quants + g * each);
         for (uint32_t t = 0; t < tiles; t++)
-            read += one_tile(&w, &view, t, q, scale, a->scoring.cap);
+            read += one_tile(&w, &view, t, scale, a->scoring.cap);
         for (uint32_t g = 0; g < group; g++)
             merge(&w, (uint32_t)tiles, g,
                   a->sinks.buffer ? (const float *)kvc_span_data(a->sinks) + h * group + g : NULL,

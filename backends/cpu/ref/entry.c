@@ -1,4 +1,4 @@
-/* entry.c - stores one cache row in the entry format, and loads it back as float32. */
+/* entry.c - stores one cache row in the entry format, loads it back as float32, and multiplies a query by a key. */
 #include <string.h>
 
 #include "core/base/integers.h"
@@ -65,4 +65,37 @@ uint32_t KVC_REF(store_entry)(const struct kvc_entry_format *format, unsigned ch
         saturated += store_group(row + (size_t)first / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP), x + first,
                                  kvc_min_u32(d - first, KVC_Q8_GROUP));
     return saturated;
+}
+
+struct kvc_ref_query KVC_REF(open_query)(struct kvc_scoring scoring, const struct kvc_entry_format *format,
+                                         const float *q, float *memory) {
+    const uint32_t d = format->head_size;
+    struct kvc_ref_query query = {.q = q};
+    if (!kvc_scores_integers(scoring, format))
+        return query;
+    query.quant = (kvc_i32 *)(void *)memory;
+    query.scale = memory + d;
+    for (uint32_t first = 0; first < d; first += KVC_Q8_GROUP) {
+        const uint32_t end = kvc_min_u32(d, first + KVC_Q8_GROUP);
+        kvc_u32 top = 0;
+        for (uint32_t c = first; c < end; c++)
+            top = kvc_int8_top(top, q[c]);
+        query.scale[first / KVC_Q8_GROUP] = kvc_int8_scale(top);
+        for (uint32_t c = first; c < end; c++)
+            query.quant[c] = kvc_int8_quant(q[c], kvc_int8_inverse(top));
+    }
+    return query;
+}
+
+float KVC_REF(dot_key)(const struct kvc_ref_query *query, const unsigned char *row, const float *key, uint32_t d) {
+    float dot = 0.0f;
+    if (!query->quant)
+        return kvc_ref_dot(query->q, key, d);
+    for (uint32_t first = 0; first < d; first += KVC_Q8_GROUP, row += 2 + KVC_Q8_GROUP) {
+        kvc_i32 sum = 0;
+        for (uint32_t c = first; c < d && c < first + KVC_Q8_GROUP; c++)
+            sum += query->quant[c] * (kvc_i8)row[2 + c - first];
+        dot = kvc_int8_add(KVC_HALF(row), query->scale[first / KVC_Q8_GROUP], sum, dot);
+    }
+    return dot;
 }

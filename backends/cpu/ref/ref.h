@@ -52,6 +52,20 @@ static inline float kvc_ref_dot(const float *a, const float *b, size_t K) {
     return lane[0];
 }
 
+/* A query [d] whose dot products with keys are computed. */
+struct kvc_ref_query {
+    const float *q;
+    kvc_i32 *quant; /* [d], or NULL: the query is multiplied as floats */
+    float *scale;   /* [groups of d] */
+};
+/* Returns the number of floats that KVC_REF(open_query) needs as memory for a query. */
+static inline size_t kvc_ref_query_floats(size_t d) { return d + (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP; }
+/* Quantizes q [d] to `memory` if the entries are multiplied as integers. */
+struct kvc_ref_query KVC_REF(open_query)(struct kvc_scoring scoring, const struct kvc_entry_format *format,
+                                         const float *q, float *memory);
+/* Returns the dot product of the query with the key that is stored in `row`; key [d] is the same key as floats. */
+float KVC_REF(dot_key)(const struct kvc_ref_query *query, const unsigned char *row, const float *key, uint32_t d);
+
 /* Returns the score of a dot product. `scale` comes from kvc_score_scale; cap 0 means no cap. */
 static inline float kvc_ref_score(float dot, float scale, float cap) {
     const float s = dot * scale;

@@ -7,8 +7,10 @@
 /* Probabilities of one query for the query heads of one KV head. The arrays are scratch memory. */
 struct row {
     struct kvc_view view;
-    float *a, *key; /* [G, places], undefined if slot is UINT32_MAX; [d] */
-    uint32_t *slot; /* [places] */
+    struct kvc_ref_query *query; /* [G] */
+    float *a, *key;              /* [G, places], undefined if slot is UINT32_MAX; [d] */
+    float *quants;               /* memory of the queries */
+    uint32_t *slot;              /* [places] */
 };
 
 static uint32_t most_entries(const struct kvc_lists *lists) {
@@ -23,13 +25,26 @@ static uint32_t most_entries(const struct kvc_lists *lists) {
 static bool make_row(struct kvc_device *device, const struct kvc_probabilities *w, size_t more, struct row *row,
                      float **rest) {
     const size_t most = most_entries(w->lists), group = w->heads / w->kv_heads;
-    row->a = kvc_cpu_scratch((struct kvc_cpu *)device, 0, ((group + 1) * most + w->head_size + more) * sizeof(float));
-    if (!row->a)
+    const size_t each = kvc_ref_query_floats(w->head_size);
+    row->query = kvc_cpu_scratch((struct kvc_cpu *)device, 0,
+                                 group * sizeof *row->query +
+                                     ((group + 1) * most + w->head_size + group * each + more) * sizeof(float));
+    if (!row->query)
         return false;
+    row->a = (float *)(void *)(row->query + group);
     row->slot = (uint32_t *)(row->a + group * most);
     row->key = (float *)(row->slot + most);
-    *rest = row->key + w->head_size;
+    row->quants = row->key + w->head_size;
+    *rest = row->quants + group * each;
     return true;
+}
+
+/* Opens the queries of a KV head. `at` is the index of the first one. */
+static void open_queries(const struct kvc_probabilities *w, size_t at, float *quants, struct kvc_ref_query *query) {
+    const size_t d = w->head_size, each = kvc_ref_query_floats(d);
+    for (uint32_t g = 0; g < w->heads / w->kv_heads; g++)
+        query[g] = KVC_REF(open_query)(w->scoring, &w->lists->format, (const float *)kvc_span_data(w->q) + (at + g) * d,
+                                       quants + g * each);
 }
 
 /* Computes M and L of x over the entries that are not masked, with the tiles and the merge of attention. */
@@ -68,14 +83,16 @@ static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t
     const float scale = kvc_score_scale(w->scoring.scale, d);
     row->view = kvc_view_of_query(w, query, h);
     const uint32_t places = row->view.places;
+    open_queries(w, at, row->quants, row->query);
     for (uint32_t j = 0; j < places; j++) {
         row->slot[j] = kvc_view_slot(&row->view, j);
         if (row->slot[j] == UINT32_MAX)
             continue;
         KVC_REF(load_entry)(&w->lists->format, kvc_list_key(w->lists, h, row->slot[j]), row->key);
         for (uint32_t g = 0; g < group; g++) {
-            float s = kvc_ref_score(kvc_ref_dot((const float *)kvc_span_data(w->q) + (at + g) * d, row->key, d), scale,
-                                    w->scoring.cap);
+            float s =
+                kvc_ref_score(KVC_REF(dot_key)(&row->query[g], kvc_list_key(w->lists, h, row->slot[j]), row->key, d),
+                              scale, w->scoring.cap);
             if (noise)
                 s = kvc_div(s + kvc_gumbel(noise->seed, noise->layer, noise->first_head + h * group + g,
                                            kvc_list_position(w->lists, h, row->slot[j])),
@@ -222,16 +239,15 @@ void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_accumulate 
 
 /* Returns the sum of one query's values at one entry over the group's heads, ascending from 0. The value of a head is
  * the probability exp(s - M) / L, or the score s, or 1 if the probability is below `low` and 0 otherwise. */
-static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const float *key,
-                         enum kvc_row_kind kind, float low) {
+static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const unsigned char *row,
+                         const struct row *scratch, enum kvc_row_kind kind, float low) {
     uint32_t group = w->heads / w->kv_heads, d = w->head_size;
     size_t at = (size_t)query * w->heads + (size_t)h * group;
-    const float *q = (const float *)kvc_span_data(w->q) + at * d;
     const float *maximum = kind != KVC_ROW_LOGITS ? (const float *)kvc_span_data(w->maximum) + at : NULL;
     const float *sum = kind != KVC_ROW_LOGITS ? (const float *)kvc_span_data(w->sum) + at : NULL;
     float scale = kvc_score_scale(w->scoring.scale, d), value = 0.0f;
     for (uint32_t g = 0; g < group; g++) {
-        float x = kvc_ref_score(kvc_ref_dot(q + (size_t)g * d, key, d), scale, w->scoring.cap);
+        float x = kvc_ref_score(KVC_REF(dot_key)(&scratch->query[g], row, scratch->key, d), scale, w->scoring.cap);
         if (kind != KVC_ROW_LOGITS)
             x = kvc_div(kvc_exp(x - maximum[g]), sum[g]);
         if (kind == KVC_ROW_LOW)
@@ -244,11 +260,14 @@ static float group_value(const struct kvc_probabilities *w, uint32_t query, uint
 void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_ring_write *args) {
     KVC_ASSERT(args->first + args->ring <= args->probabilities->lists->columns && args->ring > 0);
     const struct kvc_probabilities *w = args->probabilities;
-    float *key = kvc_cpu_scratch((struct kvc_cpu *)device, 0, w->head_size * sizeof *key);
-    if (!key)
+    struct row scratch;
+    float *none;
+    if (!make_row(device, w, 0, &scratch, &none))
         return;
     for (uint32_t query = 0; query < w->queries; query++)
         for (uint32_t h = 0; h < w->kv_heads; h++) {
+            open_queries(w, (size_t)query * w->heads + (size_t)h * (w->heads / w->kv_heads), scratch.quants,
+                         scratch.query);
             uint32_t position = (uint32_t)((const int32_t *)kvc_span_data(w->positions))[query];
             float *column = kvc_list_column(w->lists, h, args->first + position % args->ring);
             struct kvc_view view = kvc_view_of_query(w, query, h);
@@ -271,10 +290,11 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_ring_write 
                 uint32_t slot = kvc_view_slot(&view, j);
                 if (slot == UINT32_MAX)
                     continue;
-                KVC_REF(load_entry)(&w->lists->format, kvc_list_key(w->lists, h, slot), key);
-                column[slot] = group_value(w, query, h, key, args->kind, kvc_div(1.0f, (float)seen));
+                const unsigned char *key = kvc_list_key(w->lists, h, slot);
+                KVC_REF(load_entry)(&w->lists->format, key, scratch.key);
+                column[slot] = group_value(w, query, h, key, &scratch, args->kind, kvc_div(1.0f, (float)seen));
                 if (low) {
-                    low[slot] = group_value(w, query, h, key, KVC_ROW_LOW, kvc_div(1.0f, (float)seen));
+                    low[slot] = group_value(w, query, h, key, &scratch, KVC_ROW_LOW, kvc_div(1.0f, (float)seen));
                     minus[slot] = minus[slot] - low[slot];
                 }
             }

@@ -15,6 +15,8 @@ struct scored {
     uint32_t *channel;           /* [dims], ascending */
     bool *positive;              /* [dims] */
     float *key;                  /* [d] */
+    float *quants;               /* memory of the query */
+    struct kvc_ref_query query;  /* the query head whose exact scores are computed */
     float *score;                /* [units]: scores of one query head, then its probabilities */
 };
 
@@ -86,7 +88,9 @@ static float one_score(const struct scored *s, const float *q, uint32_t unit, fl
     if (!call->pages)
         KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, s->h, kvc_view_slot(&s->view, unit)), s->key);
     if (call->kind == KVC_SCORE_EXACT)
-        return kvc_ref_score(kvc_ref_dot(q, s->key, s->d), factor, call->scoring.cap);
+        return kvc_ref_score(
+            KVC_REF(dot_key)(&s->query, kvc_list_key(lists, s->h, kvc_view_slot(&s->view, unit)), s->key, s->d), factor,
+            call->scoring.cap);
     for (uint32_t i = 0; i < call->dims; i++) {
         bool low = call->kind == KVC_SCORE_PAGE_CHANNELS && !s->positive[i];
         uint32_t c = s->channel[i];
@@ -178,12 +182,13 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
         s.q = (const float *)kvc_span_data(call->q) + (size_t)h * group * d;
         order = kvc_cpu_scratch((struct kvc_cpu *)device, 0,
                                 d * (sizeof *order + sizeof(uint32_t) + sizeof(float) + sizeof(bool)) +
-                                    ((size_t)s.units + d) * sizeof(float));
+                                    ((size_t)s.units + d + kvc_ref_query_floats(d)) * sizeof(float));
         if (!order)
             return;
         s.channel = (uint32_t *)(order + d);
         s.key = (float *)(s.channel + d);
-        s.score = s.key + d;
+        s.quants = s.key + d;
+        s.score = s.quants + kvc_ref_query_floats(d);
         s.positive = (bool *)(s.score + s.units + d);
         if (call->kind == KVC_SCORE_CHANNELS || call->kind == KVC_SCORE_PAGE_CHANNELS)
             select_channels(&s, order);
@@ -194,6 +199,7 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
             float factor = call->kind == KVC_SCORE_EXACT        ? kvc_score_scale(call->scoring.scale, d)
                            : call->kind == KVC_SCORE_PAGE_BOUND ? 1.0f
                                                                 : channel_factor(&s, q);
+            s.query = KVC_REF(open_query)(call->scoring, &lists->format, q, s.quants);
             for (uint32_t i = 0; i < s.units; i++)
                 if (seen(&s, i))
                     s.score[i] = one_score(&s, q, i, factor);
