@@ -80,6 +80,7 @@ static enum kvc_status open_path(const char *backend, enum kvc_cpu_path path, in
         return kvc_fail(error, KVC_RESOURCE, "%s: no memory for a device", backend);
     pthread_mutex_init(&cpu->lock, NULL);
     cpu->path = path;
+    cpu->integers = kvc_cpu_path_integers(path);
     cpu->math = math;
     if (path != KVC_CPU_REF && (status = kvc_threads_open(threads, &cpu->threads, error)) != KVC_OK) {
         kvc_cpu_close(&cpu->device);

@@ -34,6 +34,7 @@ enum kvc_cpu_path {
         KVC_CPU_PATH_COUNT
 };
 
+struct kvc_integer_kernels;
 struct kvc_cpu {
     struct kvc_device device; /* must be the first member */
     enum kvc_cpu_path path;
@@ -44,7 +45,8 @@ struct kvc_cpu {
     void (*exact_linear)(struct kvc_device *, const struct kvc_linear *);
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
-    void **scratch; /* one per thread, grown by kvc_cpu_scratch */
+    const struct kvc_integer_kernels *integers; /* of this instruction set; NULL for ref */
+    void **scratch;                             /* one per thread, grown by kvc_cpu_scratch */
     size_t *scratch_bytes;
     struct kvc_stealing *stealing; /* one per thread */
     void *memo; /* the score memo of the SIMD code, kept between calls; from kvc_host_alloc, freed with the device */
@@ -112,6 +114,8 @@ KVC_CPU_PATHS(KVC_CPU_FILL)
 #undef KVC_CPU_FILL
 bool kvc_cpu_path_runs(enum kvc_cpu_path path); /* part of this build and supported by this CPU */
 const char *kvc_cpu_path_name(enum kvc_cpu_path path);
+/* Returns the kernels for attention as products of integers (simd/integers). */
+const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path);
 void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table);
 /* Finds the instruction set that `name` names. If `name` is NULL, KVCULL_CPU names it; without that variable the best
  * one is chosen. */

@@ -15,6 +15,7 @@
 #endif
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/simd/integers/integers.h"
 
 #define BUILT_PLAIN(fill) fill
 #if defined(KVC_X86_SIMD)
@@ -47,6 +48,19 @@ static const struct {
 const char *kvc_cpu_path_name(enum kvc_cpu_path path) { return paths[path].name; }
 
 void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table) { paths[path].fill(table); }
+
+const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path) {
+    switch (path) {
+    case KVC_CPU_REF:
+        return NULL;
+#if defined(KVC_X86_SIMD)
+    case KVC_CPU_AVX512VNNI:
+        return &kvc_integer_plain;
+#endif
+    default:
+        return &kvc_integer_plain;
+    }
+}
 
 /* ---- detection
  * ------------------------------------------------------------------------------------------------------- */

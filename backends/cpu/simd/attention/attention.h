@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 #include "core/base/integers.h"
-#include "backends/cpu/simd/attention/gemm.h"
+#include "backends/cpu/simd/attention/integer_tile.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/scores/score_memo.h"
 #include "backends/cpu/stealing.h"
@@ -31,6 +31,7 @@ struct attention_work {
     struct seen_range *seen, *in;        /* [rows of a block], [queries] */
     uint16_t *index;                     /* [packed_size(d)] */
     float *q, *wide, *s, *packed_keys, *packed_values, *sum, *most;
+    struct integer_work integer;
     struct tile_results own; /* NULL for units that are divided among tasks: shared memory holds their results */
 };
 
@@ -44,7 +45,7 @@ struct attention_job {
     _Atomic uint32_t *unfinished; /* [units], tasks left; only if units are divided among tasks */
     size_t cells_most;            /* tiles times queries of a unit */
     uint32_t group, d, blocks_most, rows_most, queries_most;
-    bool any_gemm, split;
+    bool any_gemm, any_integers, split;
     struct score_memo *memo; /* NULL if there is no record to fill */
     float scale, cap;
 };
@@ -71,6 +72,8 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     work->wide = bump_take(&at, LANES * padded_size(d) * f);
     work->sum = bump_take(&at, value_size(d) * f);
     work->most = bump_take(&at, queries * f);
+    if (job->any_integers)
+        integer_lay_out(&at, job->d, queries, true, &work->integer);
     const size_t score_rows = job->any_gemm ? QUERIES_AT_ONCE : SMALL_BATCH_QUERIES;
     work->s = bump_take(&at, score_rows * KVC_TILE * f);
     work->packed_keys = bump_take(&at, job->any_gemm ? packed_size(d) * KVC_TILE * f : 0);
@@ -231,6 +234,12 @@ INLINE struct seen_range unit_seen(const struct attention_job *job, const struct
 INLINE void unit_queries(const struct attention_job *job, const struct attention_unit *unit,
                          struct attention_work *work) {
     const uint32_t d = job->d, queries = unit->rows * job->group;
+    if (work->integer.kernels) {
+        for (uint32_t i = 0; i < queries; i++)
+            integer_query(&work->integer.queries, i, query_of(job, unit, i), d);
+        integer_queries_end(&work->integer.queries, queries, d);
+        return;
+    }
     if (!unit->plan->many) {
         for (uint32_t i = 0; i < queries; i++)
             pad_query(work->q + i * padded_size(d), query_of(job, unit, i), d);
@@ -262,6 +271,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     if (!scratch)
         return;
     lay_out(job, &work, scratch + shared);
+    work.integer.kernels = kvc_scores_integers(call->scoring, &lists->format) ? job->cpu->integers : NULL;
     struct tile_results results = work.own;
     if (job->split) {
         struct bump at = {job->shared + unit.number * job->shared_bytes, 0};
@@ -293,9 +303,17 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
         if (next_count)
             head_keys(&head, (t + 1) * KVC_TILE, next_count, next);
         next_filled = next_count;
-        if (many) {
+        if (many || work.integer.kernels)
             for (uint32_t i = 0; i < queries; i++)
                 work.in[i] = seen_in_tile(work.seen[i / group], t * KVC_TILE);
+        if (work.integer.kernels) {
+            const struct kvc_integer_entries entries = {keys, value_offset, all, d, next, next_count};
+            work.integer.kernels->pack_keys(&entries, &work.integer.tile);
+            work.integer.kernels->pack_values(&entries, &work.integer.tile);
+            integer_tile(&work.integer, queries, work.in, job->scale, job->cap,
+                         (struct kept_scores){keep ? keep + (size_t)t * KVC_TILE : NULL, keep_stride}, work.s,
+                         results.m + at, results.l + at, results.o + at * stride, stride);
+        } else if (many) {
             pack_keys(type, keys, all.low, all.high, d, work.index, work.packed_keys);
             pack_values(type, keys, value_offset, all.low, all.high, d, work.packed_values);
             const struct gemm_ahead ahead = {next, next_count, value_offset};
@@ -366,6 +384,7 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
         const size_t cells = (size_t)plan->tiles * plan->row_block * job->group;
         job->cells_most = kvc_max_u64(cells, job->cells_most);
         job->any_gemm = job->any_gemm || plan->many;
+        job->any_integers = job->any_integers || kvc_scores_integers(call->scoring, &call->segments[i].lists->format);
     }
     job->queries_most = job->rows_most * job->group;
     return work;

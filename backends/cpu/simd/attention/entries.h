@@ -5,6 +5,7 @@
 
 #include "core/base/integers.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/simd/integers/integers.h"
 #include "backends/cpu/simd/lanes/lanes.h"
 
 #define NEVER_INLINE __attribute__((noinline))
@@ -224,12 +225,8 @@ static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
     return (uint32_t)(most + 1);
 }
 
-/* The entries low .. high - 1 are visible to a row at `position` with a causal offset and a sliding window (0: none).
+/* Returns the entries that are visible to a row at `position` with a causal offset and a sliding window (0: none).
  * Positions and indices ascend along the list, so the visible entries are one range. */
-struct seen_range {
-    uint32_t low, high;
-};
-
 static inline struct seen_range head_seen(const struct head_entries *head, int32_t position, uint32_t causal_offset,
                                           uint32_t window) {
     const uint32_t indices = causal_offset < head->count ? head->count - causal_offset : 0;

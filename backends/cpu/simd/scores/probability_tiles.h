@@ -8,7 +8,7 @@
 #define KVC_SIMD_SCORES_PROBABILITY_TILES_H
 
 #include "core/base/integers.h"
-#include "backends/cpu/simd/attention/gemm.h"
+#include "backends/cpu/simd/attention/integer_tile.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/scores/score_memo.h"
 
@@ -49,7 +49,7 @@ struct probabilities_job {
     uint32_t group, d, splits;     /* splits: tasks per head */
     uint32_t blocks_most, at_once; /* at_once: queries times heads that are scored together */
     float scale, cap;
-    bool many;
+    bool many, integers;
 };
 
 struct probabilities_work {
@@ -57,6 +57,7 @@ struct probabilities_work {
     struct seen_range *seen, *in; /* [queries], [at_once] */
     uint16_t *index;
     float *q, *wide, *s, *packed_keys, *own;
+    struct integer_work integer;
 };
 
 static size_t lay_out_probabilities(const struct probabilities_job *job, struct probabilities_work *work,
@@ -73,6 +74,9 @@ static size_t lay_out_probabilities(const struct probabilities_job *job, struct 
     work->s = bump_take(&at, (size_t)(job->at_once + SCORE_QUERIES) * KVC_TILE * f);
     work->packed_keys = bump_take(&at, job->many ? packed_size(d) * KVC_TILE * f : 0);
     work->own = bump_take(&at, job->own * f);
+    work->integer.kernels = job->integers ? job->cpu->integers : NULL;
+    if (job->integers)
+        integer_lay_out(&at, job->d, queries, false, &work->integer);
     return at.used;
 }
 
@@ -108,6 +112,12 @@ static void pack_probability_queries(const struct probabilities_job *job, uint32
     const uint32_t d = job->d, group = job->group, queries = job->rows->queries;
     const size_t size = job->many ? packed_size(d) : padded_size(d);
     const float *q = (const float *)kvc_span_data(job->rows->q) + (size_t)h * group * d;
+    if (work->integer.kernels) {
+        for (uint32_t n = 0; n < queries * group; n++)
+            integer_query(&work->integer.queries, n, q + ((size_t)(n / group) * job->rows->heads + n % group) * d, d);
+        integer_queries_end(&work->integer.queries, (size_t)queries * group, d);
+        return;
+    }
     for (size_t c = 0; job->many && c < packed_size(d); c++)
         work->index[c] = (uint16_t)packed_index(c, d);
     for (uint32_t n = 0; n < queries * group; n += job->many ? SCORE_QUERIES : 1) {
@@ -122,20 +132,26 @@ static void pack_probability_queries(const struct probabilities_job *job, uint32
 }
 
 /* Computes one tile for all queries. */
-static void probabilities_of_tile(const struct probabilities_tile *tile, const struct probabilities_work *work) {
+static void probabilities_of_tile(const struct probabilities_tile *tile, struct probabilities_work *work) {
     const struct probabilities_job *job = tile->job;
     const uint32_t group = job->group, queries = job->rows->queries, d = job->d, step = job->at_once / group;
     const size_t size = job->many ? packed_size(d) : padded_size(d);
     const enum kvc_type type = job->rows->lists->format.type;
     if (!job->known)
         head_keys(tile->head, tile->first, tile->n, work->keys);
-    if (job->many)
+    if (work->integer.kernels)
+        work->integer.kernels->pack_keys(
+            &(struct kvc_integer_entries){.keys = work->keys, .range = {0, tile->n}, .d = d}, &work->integer.tile);
+    else if (job->many)
         pack_keys(type, work->keys, 0, tile->n, d, work->index, work->packed_keys);
     for (uint32_t i = 0; i < queries; i += step) {
         const uint32_t some = kvc_min_u32(queries - i, step);
         for (uint32_t j = 0; j < some * group; j++)
             work->in[j] = seen_in_tile(work->seen[i + j / group], tile->first);
-        if (job->many) {
+        if (work->integer.kernels) {
+            work->integer.kernels->scores(&work->integer.tile, &work->integer.queries, i * group, some * group,
+                                          seen_by_all(work->in, some * group), job->scale, work->s);
+        } else if (job->many) {
             gemm_scores(work->packed_keys, work->q + (size_t)i * group * size, some * group, work->in, d, true,
                         job->scale, work->s);
         } else if (!job->known) {
@@ -210,6 +226,7 @@ static bool probabilities_prepare(struct probabilities_job *job) {
     /* A multiple of the group. If queries are packed, it is also a multiple of SCORE_QUERIES, so that blocks are
      * aligned. */
     const uint32_t whole = job->many ? job->group * (job->group % SCORE_QUERIES ? SCORE_QUERIES : 1) : job->group;
+    job->integers = !job->known && kvc_scores_integers(rows->scoring, &rows->lists->format);
     job->at_once = !job->many                ? rows->queries * job->group
                    : whole < QUERIES_AT_ONCE ? QUERIES_AT_ONCE / whole * whole
                                              : whole;

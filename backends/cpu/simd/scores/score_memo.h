@@ -74,6 +74,7 @@ static const float *memo_find(const struct kvc_cpu *cpu, const struct kvc_probab
         const struct score_record *record = &memo->record[i];
         if (record->lists != lists || record->heads != heads || record->head_size != head_size ||
             record->scoring.scale != rows->scoring.scale || record->scoring.cap != rows->scoring.cap ||
+            record->scoring.integers != rows->scoring.integers ||
             memcmp(memo->values + record->count, lists->count->data, lists->kv_heads * sizeof(uint32_t)) != 0 ||
             memcmp(memo->values + record->q, q, (size_t)heads * head_size * sizeof *q) != 0)
             continue;

@@ -2,6 +2,7 @@
 #ifndef KVC_SIMD_SELECT_SELECT_JOB_H
 #define KVC_SIMD_SELECT_SELECT_JOB_H
 
+#include "backends/cpu/simd/attention/integer_tile.h"
 #include "backends/cpu/simd/select/select_reads.h"
 #include "backends/cpu/stealing.h"
 
@@ -31,6 +32,7 @@ struct select_work {
     struct dot_channel *dots;            /* [d] */
     float *factor, *most;                /* [G]; factor later holds the factors of the exponentials */
     int32_t *read_keys;                  /* scratch memory of read_head */
+    struct integer_work integer;
     struct select_values own;
 };
 
@@ -61,6 +63,12 @@ static size_t lay_out_choose(const struct select_job *job, struct select_work *w
     work->factor = bump_take(&at, job->group * f);
     work->most = bump_take(&at, job->group * f);
     work->read_keys = bump_take(&at, job->reads ? 3 * keys_capacity(job->units_most) * sizeof(int32_t) : 0);
+    work->integer.kernels =
+        job->call->kind == KVC_SCORE_EXACT && kvc_scores_integers(job->call->scoring, &job->call->lists->format)
+            ? job->cpu->integers
+            : NULL;
+    if (work->integer.kernels)
+        integer_lay_out(&at, job->d, job->group, false, &work->integer);
     work->own = job->splits == 1 ? bump_values(&at, job, job->group) : (struct select_values){NULL, NULL, NULL};
     return at.used;
 }

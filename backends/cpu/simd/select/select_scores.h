@@ -132,6 +132,23 @@ static float largest(const float *x, uint32_t from, uint32_t to) {
     return vm_bits(nan) ? kvc_nan() : most;
 }
 
+/* Computes the exact scores of the first n of work->keys for all heads of the group. `known` keys are set. */
+static void score_tile(const struct select_job *job, struct select_work *work, uint32_t n, uint32_t known) {
+    const struct kvc_select_scores *call = job->call;
+    const float scale = kvc_score_scale(call->scoring.scale, job->d);
+    if (work->integer.kernels) {
+        const struct kvc_integer_entries entries = {
+            .keys = work->keys, .range = {0, n}, .d = job->d, .next = work->keys + n, .next_count = known - n};
+        work->integer.kernels->pack_keys(&entries, &work->integer.tile);
+        work->integer.kernels->scores(&work->integer.tile, &work->integer.queries, 0, job->group, entries.range, scale,
+                                      work->s);
+        return;
+    }
+    const struct tile_entries tile = {.type = call->lists->format.type, .keys = work->keys, .high = n};
+    const struct tile_queries queries = {work->q, job->group, job->d, scale};
+    small_batch_scores(&tile, known, &queries, work->wide, work->s);
+}
+
 /* Computes the scores of units from .. to - 1. Every query head sees all of these units. Except for bounds, also writes
  * each query head's largest score to most [G]. */
 static void score_units(const struct select_job *job, struct select_work *work, const struct select_head *head,
@@ -142,16 +159,19 @@ static void score_units(const struct select_job *job, struct select_work *work, 
     const float *q = (const float *)kvc_span_data(call->q) + (size_t)head->h * group * d;
     if (call->kind == KVC_SCORE_EXACT) {
         for (uint32_t g = 0; g < group; g++)
-            pad_query(work->q + g * padded_size(d), q + (size_t)g * d, d);
+            if (work->integer.kernels)
+                integer_query(&work->integer.queries, g, q + (size_t)g * d, d);
+            else
+                pad_query(work->q + g * padded_size(d), q + (size_t)g * d, d);
+        if (work->integer.kernels)
+            integer_queries_end(&work->integer.queries, group, d);
         /* known: number of keys that are set, of this tile and the next */
         for (uint32_t p = from, n, known = 0; p < to; p += n) {
             const uint32_t more = kvc_min_u32(to - p, 2 * KVC_TILE);
             n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
             head_keys(&head->entries, p + known, more - known, work->keys + known);
             known = more;
-            const struct tile_entries tile = {.type = call->lists->format.type, .keys = work->keys, .high = n};
-            const struct tile_queries queries = {work->q, group, d, kvc_score_scale(call->scoring.scale, d)};
-            small_batch_scores(&tile, known, &queries, work->wide, work->s);
+            score_tile(job, work, n, known);
             for (uint32_t g = 0; cap != 0.0f && g < group; g++)
                 cap_scores(work->s + (size_t)g * KVC_TILE, n, cap);
             known -= n;

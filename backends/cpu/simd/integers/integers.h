@@ -1,0 +1,83 @@
+/* integers.h - attention over Q8_0 entries as products of integers (canon.h, "int8: attention over Q8_0 entries"): the
+ * kernels that an instruction set provides for one tile, and the memory that they use.
+ *
+ * Sums of integers are exact in any order, so each instruction set packs a tile as its instructions need it. All
+ * kernels return the same bits. */
+#ifndef KVC_SIMD_INTEGERS_INTEGERS_H
+#define KVC_SIMD_INTEGERS_INTEGERS_H
+
+#include "backends/cpu/cpu.h"
+#include "core/base/integers.h"
+
+#define INTEGERS_PADDING 16u              /* queries are padded to a multiple of this number */
+#define INTEGERS_BYTES (2 + KVC_Q8_GROUP) /* bytes of a full group of a Q8_0 row */
+
+/* The entries low .. high - 1 of a tile, or of the list. low == high: none. */
+struct seen_range {
+    uint32_t low, high;
+};
+
+/* A tile of a list in memory. keys[range.low] .. keys[range.high - 1] are set. */
+struct kvc_integer_entries {
+    const unsigned char *const *keys; /* [KVC_TILE] */
+    size_t value_offset;              /* the distance in bytes from a key to its value */
+    struct seen_range range;
+    uint32_t d;
+    const unsigned char *const *next; /* the keys that are read after this tile, for prefetching */
+    uint32_t next_count;
+};
+
+/* Packed entries of a tile, and scratch memory of the kernels. G: groups of 32 channels, D = 32 G. */
+struct kvc_integer_tile {
+    uint32_t d;
+    struct seen_range range;        /* of the packed entries */
+    bool negative;                  /* true if a value scale is negative, which happens only in damaged data */
+    kvc_i8 *keys, *values;          /* [KVC_TILE * D], in the kernels' layout */
+    float *key_scale, *value_scale; /* [G, KVC_TILE]; 0 outside `range` */
+    float *factor;                  /* [G, KVC_TILE]: the second argument of kvc_value_weight */
+    unsigned char *digits;          /* [INTEGERS_PADDING, 2, KVC_TILE]: digits of weights */
+    kvc_i32 *sums;                  /* [2 * INTEGERS_PADDING * KVC_TILE] */
+};
+
+/* Quantized queries of one KV head. Rows count .. padded - 1 are zeros. */
+struct kvc_integer_queries {
+    kvc_i8 *quant; /* [padded, D]; quants of channels d .. D - 1 are 0 */
+    float *scale;  /* [padded, G] */
+    kvc_i32 *sum;  /* [padded, G]: sums of the quants of a group */
+};
+
+struct kvc_integer_kernels {
+    void (*pack_keys)(const struct kvc_integer_entries *from, struct kvc_integer_tile *tile);
+    void (*pack_values)(const struct kvc_integer_entries *from, struct kvc_integer_tile *tile);
+    /* Writes `scale` times the dot products of queries first .. first + count - 1 with the entries `range` of the tile
+     * to s [count, KVC_TILE]. Other elements of these rows are undefined afterwards. */
+    void (*scores)(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries, uint32_t first,
+                   uint32_t count, struct seen_range range, float scale, float *s);
+    /* Writes the tile's outputs of `count` queries to o, in rows that are `stride` floats apart. p [count, KVC_TILE]
+     * has the values exp(s - m) of the entries in[i] of query i, and zeros up to whole groups of 32 entries. The output
+     * of a query that sees nothing is undefined. */
+    void (*values)(const struct kvc_integer_tile *tile, const float *p, const struct seen_range *in, uint32_t count,
+                   float *o, size_t stride);
+};
+
+/* Returns the number of groups of d channels. */
+static inline uint32_t integer_groups(uint32_t d) { return (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP; }
+
+/* Returns the smallest range that contains all of in [count]. */
+static inline struct seen_range seen_by_all(const struct seen_range *in, uint32_t count) {
+    struct seen_range any = {KVC_TILE, 0};
+    for (uint32_t i = 0; i < count; i++)
+        if (in[i].low < in[i].high) {
+            any.low = kvc_min_u32(in[i].low, any.low);
+            any.high = kvc_max_u32(in[i].high, any.high);
+        }
+    if (any.low > any.high)
+        any.low = any.high = 0;
+    return any;
+}
+
+/* In C, for every instruction set. */
+extern const struct kvc_integer_kernels kvc_integer_plain;
+extern const struct kvc_integer_kernels kvc_integer_avx512vnni;
+
+#endif
