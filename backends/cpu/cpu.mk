@@ -28,7 +28,7 @@ libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/small_batch.h \
 	backends/cpu/simd/attention/dots.h \
 	backends/cpu/simd/attention/gemm.h backends/cpu/simd/attention/integer_tile.h backends/cpu/simd/attention/attention.h \
-	backends/cpu/simd/integers/integers.h backends/cpu/simd/integers/plain.c \
+	backends/cpu/simd/integers/integers.h backends/cpu/simd/integers/plain.c backends/cpu/simd/integers/pack_512.h backends/cpu/simd/integers/weights_512.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/delta.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
 	backends/cpu/simd/vector.h backends/cpu/simd/scores/mass.h backends/cpu/simd/scores/entries.h backends/cpu/simd/scores/expected.h backends/cpu/simd/scores/series.h backends/cpu/simd/scores/leverage.h backends/cpu/simd/scores/moments.h backends/cpu/simd/scores/ring_fuse.h \
 	backends/cpu/simd/keep.h backends/cpu/simd/cache.h backends/cpu/simd/scores/score_memo.h \

@@ -55,7 +55,7 @@ const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path) 
         return NULL;
 #if defined(KVC_X86_SIMD)
     case KVC_CPU_AVX512VNNI:
-        return &kvc_integer_plain;
+        return &kvc_integer_avx512vnni;
 #endif
     default:
         return &kvc_integer_plain;

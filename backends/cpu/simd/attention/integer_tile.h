@@ -27,7 +27,8 @@ static void integer_lay_out(struct bump *at, uint32_t d, size_t queries, bool va
     tile->values = bump_take(at, values ? D * KVC_TILE : 0);
     tile->value_scale = bump_take(at, values ? groups * KVC_TILE * f : 0);
     tile->factor = bump_take(at, values ? groups * KVC_TILE * f : 0);
-    tile->digits = bump_take(at, values ? (size_t)2 * INTEGERS_PADDING * KVC_TILE : 0);
+    tile->unit = bump_take(at, values ? INTEGERS_PADDING * groups * f : 0);
+    tile->digits = bump_take(at, values ? groups * INTEGERS_PADDING * 2 * KVC_TILE : 0);
 }
 
 /* Quantizes a query [d] to row `row`. */

@@ -1,1 +1,150 @@
-#include "backends/cpu/simd/integers/integers.h"
+/* avx512vnni.c - attention over Q8_0 entries as products of integers, for AVX-512 with VNNI, which multiplies unsigned
+ * by signed bytes. Quants of keys are unsigned, with an offset of 128: each sum begins with -128 times the sum of the
+ * query's quants. */
+#define KEY_BITS 0x80
+#include "backends/cpu/simd/integers/weights_512.h"
+
+#define SCORE_QUERIES 6 /* queries of a block of scores, each with four vectors of entries */
+#define VALUE_QUERIES 6 /* queries of a block of outputs, each with two digits of two halves */
+
+INLINE __m512i word(const void *from) {
+    kvc_i32 x;
+    memcpy(&x, from, sizeof x);
+    return _mm512_set1_epi32(x);
+}
+
+/* ---- scores ---- */
+
+/* Adds group g to the dot products of `rows` queries with 64 entries; g = 0 sets them. `words` is [4][..][16][4]. */
+INLINE void score_group(const kvc_i8 *words, size_t strip, const kvc_i8 *quant, size_t row_bytes, const kvc_i32 *sums,
+                        const float *scales, size_t groups, const float *key_scale, unsigned rows, bool fresh,
+                        float factor, bool last, float *s) {
+    __m512i sum[SCORE_QUERIES][4];
+    UNROLL
+    for (unsigned r = 0; r < rows; r++) {
+        UNROLL
+        for (unsigned v = 0; v < 4; v++)
+            sum[r][v] = _mm512_set1_epi32(-128 * sums[r * groups]);
+    }
+    UNROLL
+    for (unsigned w = 0; w < 8; w++) {
+        __m512i key[4];
+        UNROLL
+        for (unsigned v = 0; v < 4; v++)
+            key[v] = _mm512_loadu_si512(words + v * strip + 64 * w);
+        UNROLL
+        for (unsigned r = 0; r < rows; r++) {
+            const __m512i q = word(quant + r * row_bytes + 4 * w);
+            UNROLL
+            for (unsigned v = 0; v < 4; v++)
+                sum[r][v] = _mm512_dpbusd_epi32(sum[r][v], key[v], q);
+        }
+    }
+    UNROLL
+    for (unsigned v = 0; v < 4; v++) {
+        const __m512 key = _mm512_loadu_ps(key_scale + 16 * v);
+        UNROLL
+        for (unsigned r = 0; r < rows; r++) {
+            float *to = s + r * KVC_TILE + 16 * v;
+            __m512 x = fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(to);
+            x = _mm512_fmadd_ps(_mm512_mul_ps(key, _mm512_set1_ps(scales[r * groups])), _mm512_cvtepi32_ps(sum[r][v]),
+                                x);
+            _mm512_storeu_ps(to, last ? _mm512_mul_ps(x, _mm512_set1_ps(factor)) : x);
+        }
+    }
+}
+
+/* Computes the scores of `rows` queries, a constant, with the blocks of 64 entries that contain `range`. */
+INLINE void score_rows(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries, size_t first,
+                       struct seen_range range, float scale, unsigned rows, float *s) {
+    const size_t groups = integer_groups(tile->d), row_bytes = groups * KVC_Q8_GROUP, strip = STRIP * row_bytes;
+    const size_t at = first * groups;
+    for (uint32_t e = block_start(range.low); e < range.high; e += BLOCK)
+        for (size_t g = 0; g < groups; g++) {
+            const kvc_i8 *words = tile->keys + e / STRIP * strip + g * STRIP * KVC_Q8_GROUP;
+            const kvc_i8 *quant = queries->quant + at * KVC_Q8_GROUP + g * KVC_Q8_GROUP;
+            const float *key_scale = tile->key_scale + g * KVC_TILE + e;
+            if (g == 0)
+                score_group(words, strip, quant, row_bytes, queries->sum + at, queries->scale + at, groups, key_scale,
+                            rows, true, scale, groups == 1, s + e);
+            else
+                score_group(words, strip, quant, row_bytes, queries->sum + at + g, queries->scale + at + g, groups,
+                            key_scale, rows, false, scale, g + 1 == groups, s + e);
+        }
+}
+#define EVERY(m) m(1) m(2) m(3) m(4) m(5) m(6)
+#define SCORE_ROWS(n)                                                                                                  \
+    static void score_rows_##n(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries,         \
+                               size_t first, struct seen_range range, float scale, float *s) {                         \
+        score_rows(tile, queries, first, range, scale, n, s);                                                          \
+    }
+EVERY(SCORE_ROWS)
+
+static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries, uint32_t first,
+                   uint32_t count, struct seen_range range, float scale, float *s) {
+#define SCORE_NAME(n) [n] = score_rows_##n,
+    static void (*const of_rows[])(const struct kvc_integer_tile *, const struct kvc_integer_queries *, size_t,
+                                   struct seen_range, float, float *) = {EVERY(SCORE_NAME)};
+    for (uint32_t i = 0, some; i < count; i += some) {
+        some = kvc_min_u32(count - i, SCORE_QUERIES);
+        of_rows[some](tile, queries, first + i, range, scale, s + (size_t)i * KVC_TILE);
+    }
+}
+
+/* ---- values ---- */
+
+/* Computes one group of channels of `rows` queries, a constant, over the packed quads from .. to - 1. */
+INLINE void value_rows(const kvc_i8 *values, const unsigned char *digits, uint32_t from, uint32_t to, unsigned rows,
+                       const float *unit, size_t units, uint32_t channels, float *o, size_t stride) {
+    __m512i sum[VALUE_QUERIES][4];
+    UNROLL
+    for (unsigned r = 0; r < rows; r++) {
+        UNROLL
+        for (unsigned i = 0; i < 4; i++)
+            sum[r][i] = _mm512_setzero_si512();
+    }
+    for (size_t quad = from; quad < to; quad++) {
+        const __m512i first = _mm512_loadu_si512(values + 64 * quad);
+        const __m512i second = _mm512_loadu_si512(values + HALF_BYTES + 64 * quad);
+        UNROLL
+        for (unsigned r = 0; r < rows; r++) {
+            const unsigned char *digit = digits + (size_t)r * 2 * KVC_TILE + 4 * quad;
+            const __m512i high = word(digit), low = word(digit + KVC_TILE);
+            sum[r][0] = _mm512_dpbusd_epi32(sum[r][0], high, first);
+            sum[r][1] = _mm512_dpbusd_epi32(sum[r][1], high, second);
+            sum[r][2] = _mm512_dpbusd_epi32(sum[r][2], low, first);
+            sum[r][3] = _mm512_dpbusd_epi32(sum[r][3], low, second);
+        }
+    }
+    UNROLL
+    for (unsigned r = 0; r < rows; r++)
+        store_group(sum[r][0], sum[r][1], sum[r][2], sum[r][3], unit[r * units], channels, o + r * stride);
+}
+#define VALUE_ROWS(n)                                                                                                  \
+    static void value_rows_##n(const kvc_i8 *values, const unsigned char *digits, uint32_t from, uint32_t to,          \
+                               const float *unit, size_t units, uint32_t channels, float *o, size_t stride) {          \
+        value_rows(values, digits, from, to, n, unit, units, channels, o, stride);                                     \
+    }
+EVERY(VALUE_ROWS)
+
+static void values(const struct kvc_integer_tile *tile, const float *p, const struct seen_range *in, uint32_t count,
+                   float *o, size_t stride) {
+#define VALUE_NAME(n) [n] = value_rows_##n,
+    static void (*const of_rows[])(const kvc_i8 *, const unsigned char *, uint32_t, uint32_t, const float *, size_t,
+                                   uint32_t, float *, size_t) = {EVERY(VALUE_NAME)};
+    const uint32_t groups = integer_groups(tile->d);
+    if (tile->negative) {
+        kvc_integer_plain.values(tile, p, in, count, o, stride);
+        return;
+    }
+    for (uint32_t i = 0, some; i < count; i += some) {
+        some = kvc_min_u32(count - i, VALUE_QUERIES);
+        const struct seen_range any = weigh_queries(tile, p + (size_t)i * KVC_TILE, in + i, some);
+        for (uint32_t g = 0; g < groups; g++)
+            of_rows[some](tile->values + 2 * g * HALF_BYTES, tile->digits + (size_t)g * INTEGERS_PADDING * 2 * KVC_TILE,
+                          any.low / 4, any.high / 4, tile->unit + g, groups, tile->d - g * KVC_Q8_GROUP,
+                          o + i * stride + g * KVC_Q8_GROUP, stride);
+    }
+}
+
+const struct kvc_integer_kernels kvc_integer_avx512vnni = {pack_keys, pack_values, scores, values};

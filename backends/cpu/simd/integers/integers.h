@@ -35,7 +35,8 @@ struct kvc_integer_tile {
     kvc_i8 *keys, *values;          /* [KVC_TILE * D], in the kernels' layout */
     float *key_scale, *value_scale; /* [G, KVC_TILE]; 0 outside `range` */
     float *factor;                  /* [G, KVC_TILE]: the second argument of kvc_value_weight */
-    unsigned char *digits;          /* [INTEGERS_PADDING, 2, KVC_TILE]: digits of weights */
+    float *unit;                    /* [INTEGERS_PADDING, G]: kvc_value_unit of some queries */
+    unsigned char *digits;          /* [G, INTEGERS_PADDING, 2, KVC_TILE]: digits of weights */
     kvc_i32 *sums;                  /* [2 * INTEGERS_PADDING * KVC_TILE] */
 };
 

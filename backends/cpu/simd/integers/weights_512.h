@@ -1,0 +1,100 @@
+/* weights_512.h - template: the integer weights of values with 512-bit vectors, as two digits of seven bits. */
+#ifndef KVC_SIMD_INTEGERS_WEIGHTS_512_H
+#define KVC_SIMD_INTEGERS_WEIGHTS_512_H
+
+#include "backends/cpu/simd/integers/pack_512.h"
+
+/* Computes the factors [G, KVC_TILE] of the entries in `range`, 0 for other entries of its blocks of 64, and the units
+ * [G]. */
+static void factors(const struct kvc_integer_tile *tile, struct seen_range range, float *unit) {
+    const uint32_t groups = integer_groups(tile->d), from = block_start(range.low), to = block_end(range.high);
+    for (uint32_t g = 0; g < groups; g++) {
+        const float *scale = tile->value_scale + g * KVC_TILE;
+        float *factor = tile->factor + g * KVC_TILE;
+        __m512i top = _mm512_setzero_si512();
+        for (uint32_t e = from; e < to; e += 16) {
+            const __m512i entry = _mm512_add_epi32(
+                _mm512_set1_epi32((int)e), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
+            const __mmask16 in = _mm512_cmplt_epi32_mask(entry, _mm512_set1_epi32((int)range.high)) &
+                                 _mm512_cmpge_epi32_mask(entry, _mm512_set1_epi32((int)range.low));
+            const __m512i x = _mm512_maskz_loadu_epi32(in, scale + e); /* no scale is negative */
+            _mm512_storeu_si512(factor + e, x);
+            top = _mm512_max_epi32(top, x);
+        }
+        const kvc_u32 most = (kvc_u32)_mm512_reduce_max_epi32(top);
+        const __m512 inverse = _mm512_set1_ps(kvc_value_inverse(most));
+        unit[g] = kvc_value_unit(most);
+        for (uint32_t e = from; e < to; e += 16)
+            _mm512_storeu_ps(factor + e, _mm512_mul_ps(_mm512_loadu_ps(factor + e), inverse));
+    }
+}
+
+/* Writes the digits of the weights of a query with p [KVC_TILE] to digit [2, KVC_TILE], for the blocks from .. to - 1
+ * of entries. The query sees the entries `in`. A NaN becomes some weight. */
+INLINE void weigh(const float *p, const float *factor, struct seen_range in, uint32_t from, uint32_t to,
+                  unsigned char *digit) {
+    const uint32_t low = block_start(in.low), high = block_end(in.high);
+    const uint32_t first = in.low / KVC_LANES * KVC_LANES, end = (in.high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
+    const __m512i seven = _mm512_set1_epi16(127);
+    for (uint32_t e = from; e < to; e += BLOCK) {
+        __m512i pair[2], x[4];
+        if (e < low || e >= high || in.low >= in.high) {
+            _mm512_storeu_si512(digit + e, _mm512_setzero_si512());
+            _mm512_storeu_si512(digit + KVC_TILE + e, _mm512_setzero_si512());
+            continue;
+        }
+        UNROLL
+        for (uint32_t i = 0; i < 4; i++) { /* p is undefined outside whole groups of 32 entries */
+            const bool set = e + 16 * i >= first && e + 16 * i < end;
+            const __m512 weight = _mm512_mul_ps(_mm512_loadu_ps(p + e + 16 * i), _mm512_loadu_ps(factor + e + 16 * i));
+            x[i] = _mm512_cvtps_epi32(set ? weight : _mm512_setzero_ps());
+        }
+        pair[0] = _mm512_packs_epi32(x[0], x[1]);
+        pair[1] = _mm512_packs_epi32(x[2], x[3]);
+        _mm512_storeu_si512(digit + e,
+                            _mm512_packus_epi16(_mm512_srai_epi16(pair[0], 7), _mm512_srai_epi16(pair[1], 7)));
+        _mm512_storeu_si512(digit + KVC_TILE + e,
+                            _mm512_packus_epi16(_mm512_and_si512(pair[0], seven), _mm512_and_si512(pair[1], seven)));
+    }
+}
+
+/* Computes the digits [G, INTEGERS_PADDING, 2, KVC_TILE] and the units [INTEGERS_PADDING, G] of `count` queries with p
+ * [count, KVC_TILE]. Returns the blocks of 64 entries that have digits. */
+static struct seen_range weigh_queries(const struct kvc_integer_tile *tile, const float *p, const struct seen_range *in,
+                                       uint32_t count) {
+    const uint32_t groups = integer_groups(tile->d);
+    struct seen_range any = seen_by_all(in, count);
+    any.low = block_start(any.low), any.high = block_end(any.high);
+    for (uint32_t i = 0; i < count; i++, p += KVC_TILE) {
+        float *unit = tile->unit + i * groups;
+        if (i && in[i].low == in[i - 1].low && in[i].high == in[i - 1].high)
+            memcpy(unit, unit - groups, groups * sizeof *unit);
+        else
+            factors(tile, in[i], unit);
+        for (uint32_t g = 0; g < groups; g++)
+            weigh(p, tile->factor + g * KVC_TILE, in[i], any.low, any.high,
+                  tile->digits + ((size_t)g * INTEGERS_PADDING + i) * 2 * KVC_TILE);
+    }
+    return any;
+}
+
+/* Stores the outputs of 32 channels, of which the last ones may not exist. The sums are of high and low digits of the
+ * two halves of a group. */
+INLINE void store_group(__m512i high0, __m512i high1, __m512i low0, __m512i low1, float unit, uint32_t channels,
+                        float *o) {
+    const __m512 first = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high0, 7), low0));
+    const __m512 second = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high1, 7), low1));
+    __m512 x, y;
+    natural_order(first, second, &x, &y);
+    x = _mm512_mul_ps(x, _mm512_set1_ps(unit));
+    y = _mm512_mul_ps(y, _mm512_set1_ps(unit));
+    if (channels >= 32) {
+        _mm512_storeu_ps(o, x);
+        _mm512_storeu_ps(o + 16, y);
+        return;
+    }
+    _mm512_mask_storeu_ps(o, (__mmask16)(channels >= 16 ? 0xffffu : (1u << channels) - 1), x);
+    _mm512_mask_storeu_ps(o + 16, (__mmask16)(channels > 16 ? (1u << (channels - 16)) - 1 : 0), y);
+}
+
+#endif
