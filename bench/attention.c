@@ -9,6 +9,7 @@ struct cache {
     uint32_t heads, kv_heads, d, entries;
     enum kvc_type type;
     bool permuted; /* slots in random order, as after many evictions */
+    bool integers; /* multiplied as integers */
 };
 
 static void cache_row(struct kvc_measure *m, const struct cache *c, uint32_t rows) {
@@ -18,31 +19,40 @@ static void cache_row(struct kvc_measure *m, const struct cache *c, uint32_t row
     m->permuted = c->permuted;
     struct kvc_lists *lists = kvc_measure_lists(m, c->type, (uint32_t)kvc_round_up(n, KVC_TILE), n, 0, c->permuted);
     const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
-    const struct kvc_attention a = kvc_measure_make_attention(m, &segment, c->heads, n);
+    struct kvc_attention a = kvc_measure_make_attention(m, &segment, c->heads, n);
+    a.scoring.integers = c->integers;
     const uint64_t seen = (uint64_t)rows * n - (uint64_t)rows * (rows - 1) / 2;
     kvc_measure_counts(m, 2ull * c->kv_heads * n * lists->format.row_bytes, 4 * seen * c->heads * c->d,
-                       "%s, %u/%u heads x %u, %u row%s, %u entries%s", kvc_type_name(c->type), (unsigned)c->heads,
-                       (unsigned)c->kv_heads, (unsigned)c->d, (unsigned)rows, rows == 1 ? "" : "s", (unsigned)n,
-                       c->permuted ? ", permuted" : "");
+                       "%s%s, %u/%u heads x %u, %u row%s, %u entries%s", kvc_type_name(c->type),
+                       c->integers ? " as integers" : "", (unsigned)c->heads, (unsigned)c->kv_heads, (unsigned)c->d,
+                       (unsigned)rows, rows == 1 ? "" : "s", (unsigned)n, c->permuted ? ", permuted" : "");
     while (kvc_measure_again(m))
         m->ops->attention(m->device, &a);
 }
 
 static void decode(struct kvc_measure *m, uint32_t variant) {
     static const struct cache caches[] = {
-        {32, 8, 128, 8192, KVC_F16, false},  {32, 8, 128, 8192, KVC_F16, true},  {32, 8, 64, 8192, KVC_F16, false},
-        {12, 12, 64, 8192, KVC_F16, false},  {12, 12, 64, 1024, KVC_F16, true},  {12, 4, 64, 1024, KVC_F16, false},
-        {12, 4, 64, 1024, KVC_F16, true},    {28, 4, 128, 8192, KVC_F16, false}, {32, 32, 80, 4096, KVC_F16, false},
-        {32, 8, 128, 8192, KVC_Q8_0, false}, {32, 8, 128, 8192, KVC_F32, false}, {8, 1, 256, 32768, KVC_F16, false}};
-    _Static_assert(sizeof caches / sizeof *caches == 12, "kvc_measure_decode_attention has as many variants");
+        {32, 8, 128, 8192, KVC_F16, false},        {32, 8, 128, 8192, KVC_F16, true},
+        {32, 8, 64, 8192, KVC_F16, false},         {12, 12, 64, 8192, KVC_F16, false},
+        {12, 12, 64, 1024, KVC_F16, true},         {12, 4, 64, 1024, KVC_F16, false},
+        {12, 4, 64, 1024, KVC_F16, true},          {28, 4, 128, 8192, KVC_F16, false},
+        {32, 32, 80, 4096, KVC_F16, false},        {32, 8, 128, 8192, KVC_Q8_0, false},
+        {32, 8, 128, 8192, KVC_Q8_0, false, true}, {32, 8, 64, 8192, KVC_Q8_0, false},
+        {32, 8, 64, 8192, KVC_Q8_0, false, true},  {12, 12, 64, 8192, KVC_Q8_0, false},
+        {12, 12, 64, 8192, KVC_Q8_0, false, true}, {32, 8, 128, 8192, KVC_F32, false},
+        {8, 1, 256, 32768, KVC_F16, false}};
+    _Static_assert(sizeof caches / sizeof *caches == 17, "kvc_measure_decode_attention has as many variants");
     cache_row(m, &caches[variant], 1);
 }
 
 static void prefill(struct kvc_measure *m, uint32_t variant) {
-    static const struct cache caches[] = {{32, 8, 64, 4096, KVC_F16, false},   {32, 8, 128, 4096, KVC_F16, false},
-                                          {12, 12, 64, 4096, KVC_F16, false},  {8, 8, 80, 4096, KVC_F16, false},
-                                          {32, 8, 128, 4096, KVC_Q8_0, false}, {8, 2, 128, 256, KVC_F16, false}};
-    _Static_assert(sizeof caches / sizeof *caches == 6, "kvc_measure_prefill_attention has as many variants");
+    static const struct cache caches[] = {
+        {32, 8, 64, 4096, KVC_F16, false},   {32, 8, 128, 4096, KVC_F16, false},
+        {12, 12, 64, 4096, KVC_F16, false},  {8, 8, 80, 4096, KVC_F16, false},
+        {32, 8, 64, 4096, KVC_Q8_0, false},  {32, 8, 64, 4096, KVC_Q8_0, false, true},
+        {32, 8, 128, 4096, KVC_Q8_0, false}, {32, 8, 128, 4096, KVC_Q8_0, false, true},
+        {8, 2, 128, 256, KVC_F16, false}};
+    _Static_assert(sizeof caches / sizeof *caches == 9, "kvc_measure_prefill_attention has as many variants");
     cache_row(m, &caches[variant], 256);
 }
 
@@ -53,6 +63,6 @@ static void groups(struct kvc_measure *m, uint32_t variant) {
     cache_row(m, &(struct cache){2 * sizes[variant % 6], 2, d, entries, KVC_F16, false}, 256);
 }
 
-const struct kvc_measure_operation kvc_measure_decode_attention[] = {{"attention", decode, 12}, {NULL, NULL, 0}};
+const struct kvc_measure_operation kvc_measure_decode_attention[] = {{"attention", decode, 17}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_prefill_attention[] = {
-    {"attention", prefill, 6}, {"groups", groups, 24}, {NULL, NULL, 0}};
+    {"attention", prefill, 9}, {"groups", groups, 24}, {NULL, NULL, 0}};
