@@ -32,26 +32,26 @@ static void cache_row(struct kvc_measure *m, const struct cache *c, uint32_t row
 
 static void decode(struct kvc_measure *m, uint32_t variant) {
     static const struct cache caches[] = {
-        {32, 8, 128, 8192, KVC_F16, false},        {32, 8, 128, 8192, KVC_F16, true},
-        {32, 8, 64, 8192, KVC_F16, false},         {12, 12, 64, 8192, KVC_F16, false},
-        {12, 12, 64, 1024, KVC_F16, true},         {12, 4, 64, 1024, KVC_F16, false},
-        {12, 4, 64, 1024, KVC_F16, true},          {28, 4, 128, 8192, KVC_F16, false},
-        {32, 32, 80, 4096, KVC_F16, false},        {32, 8, 128, 8192, KVC_Q8_0, false},
-        {32, 8, 128, 8192, KVC_Q8_0, false, true}, {32, 8, 64, 8192, KVC_Q8_0, false},
-        {32, 8, 64, 8192, KVC_Q8_0, false, true},  {12, 12, 64, 8192, KVC_Q8_0, false},
-        {12, 12, 64, 8192, KVC_Q8_0, false, true}, {32, 8, 128, 8192, KVC_F32, false},
-        {8, 1, 256, 32768, KVC_F16, false}};
+        {32, 8, 128, 8192, KVC_F16, false, false}, {32, 8, 128, 8192, KVC_F16, true, false},
+        {32, 8, 64, 8192, KVC_F16, false, false},  {12, 12, 64, 8192, KVC_F16, false, false},
+        {12, 12, 64, 1024, KVC_F16, true, false},  {12, 4, 64, 1024, KVC_F16, false, false},
+        {12, 4, 64, 1024, KVC_F16, true, false},   {28, 4, 128, 8192, KVC_F16, false, false},
+        {32, 32, 80, 4096, KVC_F16, false, false}, {32, 8, 128, 8192, KVC_Q8_0, false, false},
+        {32, 8, 128, 8192, KVC_Q8_0, false, true}, {32, 8, 64, 8192, KVC_Q8_0, false, false},
+        {32, 8, 64, 8192, KVC_Q8_0, false, true},  {12, 12, 64, 8192, KVC_Q8_0, false, false},
+        {12, 12, 64, 8192, KVC_Q8_0, false, true}, {32, 8, 128, 8192, KVC_F32, false, false},
+        {8, 1, 256, 32768, KVC_F16, false, false}};
     _Static_assert(sizeof caches / sizeof *caches == 17, "kvc_measure_decode_attention has as many variants");
     cache_row(m, &caches[variant], 1);
 }
 
 static void prefill(struct kvc_measure *m, uint32_t variant) {
     static const struct cache caches[] = {
-        {32, 8, 64, 4096, KVC_F16, false},   {32, 8, 128, 4096, KVC_F16, false},
-        {12, 12, 64, 4096, KVC_F16, false},  {8, 8, 80, 4096, KVC_F16, false},
-        {32, 8, 64, 4096, KVC_Q8_0, false},  {32, 8, 64, 4096, KVC_Q8_0, false, true},
-        {32, 8, 128, 4096, KVC_Q8_0, false}, {32, 8, 128, 4096, KVC_Q8_0, false, true},
-        {8, 2, 128, 256, KVC_F16, false}};
+        {32, 8, 64, 4096, KVC_F16, false, false},   {32, 8, 128, 4096, KVC_F16, false, false},
+        {12, 12, 64, 4096, KVC_F16, false, false},  {8, 8, 80, 4096, KVC_F16, false, false},
+        {32, 8, 64, 4096, KVC_Q8_0, false, false},  {32, 8, 64, 4096, KVC_Q8_0, false, true},
+        {32, 8, 128, 4096, KVC_Q8_0, false, false}, {32, 8, 128, 4096, KVC_Q8_0, false, true},
+        {8, 2, 128, 256, KVC_F16, false, false}};
     _Static_assert(sizeof caches / sizeof *caches == 9, "kvc_measure_prefill_attention has as many variants");
     cache_row(m, &caches[variant], 256);
 }
@@ -60,7 +60,7 @@ static void prefill(struct kvc_measure *m, uint32_t variant) {
 static void groups(struct kvc_measure *m, uint32_t variant) {
     static const uint32_t sizes[] = {1, 2, 3, 4, 7, 8};
     const uint32_t d = variant / 6 % 2 ? 128 : 64, entries = variant / 12 ? 16384 : 4096;
-    cache_row(m, &(struct cache){2 * sizes[variant % 6], 2, d, entries, KVC_F16, false}, 256);
+    cache_row(m, &(struct cache){2 * sizes[variant % 6], 2, d, entries, KVC_F16, false, false}, 256);
 }
 
 const struct kvc_measure_operation kvc_measure_decode_attention[] = {{"attention", decode, 17}, {NULL, NULL, 0}};

@@ -27,7 +27,7 @@ static void integer_lay_out(struct bump *at, uint32_t d, size_t queries, bool va
     tile->values = bump_take(at, values ? D * KVC_TILE : 0);
     tile->value_scale = bump_take(at, values ? groups * KVC_TILE * f : 0);
     tile->factor = bump_take(at, values ? groups * KVC_TILE * f : 0);
-    tile->unit = bump_take(at, values ? INTEGERS_PADDING * groups * f : 0);
+    tile->unit = bump_take(at, values ? INTEGERS_QUERIES * groups * f : 0);
     tile->digits = bump_take(at, values ? groups * INTEGERS_PADDING * 2 * KVC_TILE : 0);
 }
 
@@ -69,6 +69,8 @@ static void integer_queries_end(const struct kvc_integer_queries *queries, size_
     memset(queries->scale + count * groups, 0, INTEGERS_PADDING * groups * sizeof(float));
     memset(queries->sum + count * groups, 0, INTEGERS_PADDING * groups * sizeof(kvc_i32));
 }
+
+_Static_assert(QUERIES_AT_ONCE <= INTEGERS_QUERIES, "units of all queries are stored");
 
 /* Computes one packed tile for `count` queries: m and l [count], and o [count], rows `stride` floats apart. If a query
  * sees nothing, its m is -inf, its l is 0 and its o is not set. s [QUERIES_AT_ONCE, KVC_TILE] is scratch. */

@@ -4,7 +4,8 @@
 #define KEY_BITS 0x80
 #include "backends/cpu/simd/integers/weights_512.h"
 
-#define SCORE_QUERIES 6 /* queries of a block of scores, each with four vectors of entries */
+#define SCORE_QUERIES 6 /* queries of a block of scores, each with two strips of entries */
+#define SCORE_STRIPS 2
 #define VALUE_QUERIES 6 /* queries of a block of outputs, each with two digits of two halves */
 
 INLINE __m512i word(const void *from) {
@@ -13,70 +14,85 @@ INLINE __m512i word(const void *from) {
     return _mm512_set1_epi32(x);
 }
 
+/* Keeps the compiler from moving sums to memory between the rounds of a loop. */
+INLINE __m512 in_registers(__m512 x) {
+    __asm__("" : "+v"(x));
+    return x;
+}
+
+/* Adds the products of four unsigned and four signed bytes to each element of sum. */
+INLINE __m512i add_products(__m512i sum, __m512i a, __m512i b) {
+    sum = _mm512_dpbusd_epi32(sum, a, b);
+    __asm__("" : "+v"(sum));
+    return sum;
+}
+
 /* ---- scores ---- */
 
-/* Adds group g to the dot products of `rows` queries with 64 entries; g = 0 sets them. `words` is [4][..][16][4]. */
-INLINE void score_group(const kvc_i8 *words, size_t strip, const kvc_i8 *quant, size_t row_bytes, const kvc_i32 *sums,
-                        const float *scales, size_t groups, const float *key_scale, unsigned rows, bool fresh,
-                        float factor, bool last, float *s) {
-    __m512i sum[SCORE_QUERIES][4];
-    UNROLL
-    for (unsigned r = 0; r < rows; r++) {
-        UNROLL
-        for (unsigned v = 0; v < 4; v++)
-            sum[r][v] = _mm512_set1_epi32(-128 * sums[r * groups]);
-    }
+/* Adds eight words of `rows` queries, a group of channels, to their sums with the keys of two strips. */
+INLINE void add_words(const kvc_i8 *words, size_t strip, const kvc_i8 *quant, size_t row_bytes, unsigned rows,
+                      __m512i sum[SCORE_QUERIES][SCORE_STRIPS]) {
     UNROLL
     for (unsigned w = 0; w < 8; w++) {
-        __m512i key[4];
+        __m512i key[SCORE_STRIPS];
         UNROLL
-        for (unsigned v = 0; v < 4; v++)
+        for (unsigned v = 0; v < SCORE_STRIPS; v++)
             key[v] = _mm512_loadu_si512(words + v * strip + 64 * w);
         UNROLL
         for (unsigned r = 0; r < rows; r++) {
             const __m512i q = word(quant + r * row_bytes + 4 * w);
             UNROLL
-            for (unsigned v = 0; v < 4; v++)
+            for (unsigned v = 0; v < SCORE_STRIPS; v++)
                 sum[r][v] = _mm512_dpbusd_epi32(sum[r][v], key[v], q);
-        }
-    }
-    UNROLL
-    for (unsigned v = 0; v < 4; v++) {
-        const __m512 key = _mm512_loadu_ps(key_scale + 16 * v);
-        UNROLL
-        for (unsigned r = 0; r < rows; r++) {
-            float *to = s + r * KVC_TILE + 16 * v;
-            __m512 x = fresh ? _mm512_setzero_ps() : _mm512_loadu_ps(to);
-            x = _mm512_fmadd_ps(_mm512_mul_ps(key, _mm512_set1_ps(scales[r * groups])), _mm512_cvtepi32_ps(sum[r][v]),
-                                x);
-            _mm512_storeu_ps(to, last ? _mm512_mul_ps(x, _mm512_set1_ps(factor)) : x);
         }
     }
 }
 
-/* Computes the scores of `rows` queries, a constant, with the blocks of 64 entries that contain `range`. */
-INLINE void score_rows(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries, size_t first,
-                       struct seen_range range, float scale, unsigned rows, float *s) {
+/* Computes the scores of `rows` queries, a constant, with two strips of entries from entry e on. */
+INLINE void score_strips(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries, size_t first,
+                         uint32_t e, float scale, unsigned rows, float *s) {
     const size_t groups = integer_groups(tile->d), row_bytes = groups * KVC_Q8_GROUP, strip = STRIP * row_bytes;
-    const size_t at = first * groups;
-    for (uint32_t e = block_start(range.low); e < range.high; e += BLOCK)
-        for (size_t g = 0; g < groups; g++) {
-            const kvc_i8 *words = tile->keys + e / STRIP * strip + g * STRIP * KVC_Q8_GROUP;
-            const kvc_i8 *quant = queries->quant + at * KVC_Q8_GROUP + g * KVC_Q8_GROUP;
-            const float *key_scale = tile->key_scale + g * KVC_TILE + e;
-            if (g == 0)
-                score_group(words, strip, quant, row_bytes, queries->sum + at, queries->scale + at, groups, key_scale,
-                            rows, true, scale, groups == 1, s + e);
-            else
-                score_group(words, strip, quant, row_bytes, queries->sum + at + g, queries->scale + at + g, groups,
-                            key_scale, rows, false, scale, g + 1 == groups, s + e);
+    const float *x_scale = queries->scale + first * groups, *key_scale = tile->key_scale + e;
+    const kvc_i32 *x_sum = queries->sum + first * groups;
+    const kvc_i8 *words = tile->keys + e / STRIP * strip, *quant = queries->quant + first * row_bytes;
+    __m512 dot[SCORE_QUERIES][SCORE_STRIPS];
+    UNROLL
+    for (unsigned r = 0; r < rows; r++) {
+        UNROLL
+        for (unsigned v = 0; v < SCORE_STRIPS; v++)
+            dot[r][v] = _mm512_setzero_ps();
+    }
+    for (size_t g = 0; g < groups; g++, key_scale += KVC_TILE, words += STRIP * KVC_Q8_GROUP, quant += KVC_Q8_GROUP) {
+        __m512i sum[SCORE_QUERIES][SCORE_STRIPS];
+        UNROLL
+        for (unsigned r = 0; r < rows; r++) {
+            UNROLL
+            for (unsigned v = 0; v < SCORE_STRIPS; v++)
+                sum[r][v] = _mm512_set1_epi32(-128 * x_sum[r * groups + g]);
         }
+        add_words(words, strip, quant, row_bytes, rows, sum);
+        UNROLL
+        for (unsigned v = 0; v < SCORE_STRIPS; v++) {
+            const __m512 key = _mm512_loadu_ps(key_scale + 16 * v);
+            UNROLL
+            for (unsigned r = 0; r < rows; r++)
+                dot[r][v] = in_registers(_mm512_fmadd_ps(_mm512_mul_ps(key, _mm512_set1_ps(x_scale[r * groups + g])),
+                                                         _mm512_cvtepi32_ps(sum[r][v]), dot[r][v]));
+        }
+    }
+    UNROLL
+    for (unsigned r = 0; r < rows; r++) {
+        UNROLL
+        for (unsigned v = 0; v < SCORE_STRIPS; v++)
+            _mm512_storeu_ps(s + r * KVC_TILE + e + 16 * v, _mm512_mul_ps(dot[r][v], _mm512_set1_ps(scale)));
+    }
 }
 #define EVERY(m) m(1) m(2) m(3) m(4) m(5) m(6)
 #define SCORE_ROWS(n)                                                                                                  \
     static void score_rows_##n(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries,         \
                                size_t first, struct seen_range range, float scale, float *s) {                         \
-        score_rows(tile, queries, first, range, scale, n, s);                                                          \
+        for (uint32_t e = range.low / 32 * 32; e < range.high; e += SCORE_STRIPS * STRIP)                              \
+            score_strips(tile, queries, first, e, scale, n, s);                                                        \
     }
 EVERY(SCORE_ROWS)
 
@@ -110,10 +126,10 @@ INLINE void value_rows(const kvc_i8 *values, const unsigned char *digits, uint32
         for (unsigned r = 0; r < rows; r++) {
             const unsigned char *digit = digits + (size_t)r * 2 * KVC_TILE + 4 * quad;
             const __m512i high = word(digit), low = word(digit + KVC_TILE);
-            sum[r][0] = _mm512_dpbusd_epi32(sum[r][0], high, first);
-            sum[r][1] = _mm512_dpbusd_epi32(sum[r][1], high, second);
-            sum[r][2] = _mm512_dpbusd_epi32(sum[r][2], low, first);
-            sum[r][3] = _mm512_dpbusd_epi32(sum[r][3], low, second);
+            sum[r][0] = add_products(sum[r][0], high, first);
+            sum[r][1] = add_products(sum[r][1], high, second);
+            sum[r][2] = add_products(sum[r][2], low, first);
+            sum[r][3] = add_products(sum[r][3], low, second);
         }
     }
     UNROLL
@@ -139,11 +155,11 @@ static void values(const struct kvc_integer_tile *tile, const float *p, const st
     }
     for (uint32_t i = 0, some; i < count; i += some) {
         some = kvc_min_u32(count - i, VALUE_QUERIES);
-        const struct seen_range any = weigh_queries(tile, p + (size_t)i * KVC_TILE, in + i, some);
+        const struct seen_range any = weigh_queries(tile, p, in, i, some);
         for (uint32_t g = 0; g < groups; g++)
             of_rows[some](tile->values + 2 * g * HALF_BYTES, tile->digits + (size_t)g * INTEGERS_PADDING * 2 * KVC_TILE,
-                          any.low / 4, any.high / 4, tile->unit + g, groups, tile->d - g * KVC_Q8_GROUP,
-                          o + i * stride + g * KVC_Q8_GROUP, stride);
+                          any.low / 4, any.high / 4, tile->unit + (size_t)i * groups + g, groups,
+                          tile->d - g * KVC_Q8_GROUP, o + i * stride + g * KVC_Q8_GROUP, stride);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "backends/cpu/cpu.h"
 #include "core/base/integers.h"
 
+#define INTEGERS_QUERIES 64u              /* the most queries of a call of `values` */
 #define INTEGERS_PADDING 16u              /* queries are padded to a multiple of this number */
 #define INTEGERS_BYTES (2 + KVC_Q8_GROUP) /* bytes of a full group of a Q8_0 row */
 
@@ -35,7 +36,7 @@ struct kvc_integer_tile {
     kvc_i8 *keys, *values;          /* [KVC_TILE * D], in the kernels' layout */
     float *key_scale, *value_scale; /* [G, KVC_TILE]; 0 outside `range` */
     float *factor;                  /* [G, KVC_TILE]: the second argument of kvc_value_weight */
-    float *unit;                    /* [INTEGERS_PADDING, G]: kvc_value_unit of some queries */
+    float *unit;                    /* [INTEGERS_QUERIES, G]: kvc_value_unit of the queries of a call */
     unsigned char *digits;          /* [G, INTEGERS_PADDING, 2, KVC_TILE]: digits of weights */
     kvc_i32 *sums;                  /* [2 * INTEGERS_PADDING * KVC_TILE] */
 };

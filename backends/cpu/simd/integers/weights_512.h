@@ -29,51 +29,60 @@ static void factors(const struct kvc_integer_tile *tile, struct seen_range range
     }
 }
 
-/* Writes the digits of the weights of a query with p [KVC_TILE] to digit [2, KVC_TILE], for the blocks from .. to - 1
- * of entries. The query sees the entries `in`. A NaN becomes some weight. */
-INLINE void weigh(const float *p, const float *factor, struct seen_range in, uint32_t from, uint32_t to,
+/* Computes the weights of 16 entries. A NaN becomes some weight. */
+INLINE __m512i weights_of(const float *p, const float *factor) {
+    return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(p), _mm512_loadu_ps(factor)));
+}
+
+/* Stores the digits of the weights of 64 entries to digit [2, KVC_TILE]. */
+INLINE void store_digits(const __m512i *x, unsigned char *digit) {
+    const __m512i seven = _mm512_set1_epi16(127), a = _mm512_packs_epi32(x[0], x[1]),
+                  b = _mm512_packs_epi32(x[2], x[3]);
+    _mm512_storeu_si512(digit, _mm512_packus_epi16(_mm512_srai_epi16(a, 7), _mm512_srai_epi16(b, 7)));
+    _mm512_storeu_si512(digit + KVC_TILE, _mm512_packus_epi16(_mm512_and_si512(a, seven), _mm512_and_si512(b, seven)));
+}
+
+/* Writes the digits of the weights of a query with p [KVC_TILE] to digit [2, KVC_TILE], for the blocks `of` of entries.
+ * The query sees the entries `in`. p is undefined outside whole groups of 32 entries. */
+INLINE void weigh(const float *p, const float *factor, struct seen_range in, struct seen_range of,
                   unsigned char *digit) {
-    const uint32_t low = block_start(in.low), high = block_end(in.high);
     const uint32_t first = in.low / KVC_LANES * KVC_LANES, end = (in.high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
-    const __m512i seven = _mm512_set1_epi16(127);
-    for (uint32_t e = from; e < to; e += BLOCK) {
-        __m512i pair[2], x[4];
-        if (e < low || e >= high || in.low >= in.high) {
-            _mm512_storeu_si512(digit + e, _mm512_setzero_si512());
-            _mm512_storeu_si512(digit + KVC_TILE + e, _mm512_setzero_si512());
-            continue;
+    for (uint32_t e = of.low; e < of.high; e += BLOCK) {
+        __m512i x[4];
+        if (e >= first && e + BLOCK <= end) {
+            UNROLL
+            for (uint32_t i = 0; i < 4; i++)
+                x[i] = weights_of(p + e + 16 * i, factor + e + 16 * i);
+        } else {
+            UNROLL
+            for (uint32_t i = 0; i < 4; i++)
+                x[i] = e + 16 * i >= first && e + 16 * i < end ? weights_of(p + e + 16 * i, factor + e + 16 * i)
+                                                               : _mm512_setzero_si512();
         }
-        UNROLL
-        for (uint32_t i = 0; i < 4; i++) { /* p is undefined outside whole groups of 32 entries */
-            const bool set = e + 16 * i >= first && e + 16 * i < end;
-            const __m512 weight = _mm512_mul_ps(_mm512_loadu_ps(p + e + 16 * i), _mm512_loadu_ps(factor + e + 16 * i));
-            x[i] = _mm512_cvtps_epi32(set ? weight : _mm512_setzero_ps());
-        }
-        pair[0] = _mm512_packs_epi32(x[0], x[1]);
-        pair[1] = _mm512_packs_epi32(x[2], x[3]);
-        _mm512_storeu_si512(digit + e,
-                            _mm512_packus_epi16(_mm512_srai_epi16(pair[0], 7), _mm512_srai_epi16(pair[1], 7)));
-        _mm512_storeu_si512(digit + KVC_TILE + e,
-                            _mm512_packus_epi16(_mm512_and_si512(pair[0], seven), _mm512_and_si512(pair[1], seven)));
+        store_digits(x, digit + e);
     }
 }
 
-/* Computes the digits [G, INTEGERS_PADDING, 2, KVC_TILE] and the units [INTEGERS_PADDING, G] of `count` queries with p
- * [count, KVC_TILE]. Returns the blocks of 64 entries that have digits. */
+/* Computes the digits [G, INTEGERS_PADDING, 2, KVC_TILE] and the units [count, G] of queries first .. first + count - 1
+ * with p [.., KVC_TILE]. The call before this one was for the queries before them. Returns the blocks of 64 entries
+ * that have digits. */
 static struct seen_range weigh_queries(const struct kvc_integer_tile *tile, const float *p, const struct seen_range *in,
-                                       uint32_t count) {
+                                       uint32_t first, uint32_t count) {
     const uint32_t groups = integer_groups(tile->d);
-    struct seen_range any = seen_by_all(in, count);
+    struct seen_range any = seen_by_all(in + first, count);
     any.low = block_start(any.low), any.high = block_end(any.high);
-    for (uint32_t i = 0; i < count; i++, p += KVC_TILE) {
-        float *unit = tile->unit + i * groups;
+    for (uint32_t i = first; i < first + count; i++) {
+        float *unit = tile->unit + (size_t)i * groups;
+        struct seen_range mine = in[i];
+        if (mine.low >= mine.high)
+            mine.low = mine.high = 0;
         if (i && in[i].low == in[i - 1].low && in[i].high == in[i - 1].high)
             memcpy(unit, unit - groups, groups * sizeof *unit);
         else
-            factors(tile, in[i], unit);
+            factors(tile, mine, unit);
         for (uint32_t g = 0; g < groups; g++)
-            weigh(p, tile->factor + g * KVC_TILE, in[i], any.low, any.high,
-                  tile->digits + ((size_t)g * INTEGERS_PADDING + i) * 2 * KVC_TILE);
+            weigh(p + (size_t)i * KVC_TILE, tile->factor + g * KVC_TILE, mine, any,
+                  tile->digits + ((size_t)g * INTEGERS_PADDING + i - first) * 2 * KVC_TILE);
     }
     return any;
 }
