@@ -63,7 +63,7 @@ endif
 if HAVE_X86_AMX
 noinst_LTLIBRARIES += libcpu_amx.la
 libkvc_la_LIBADD += libcpu_amx.la
-libcpu_amx_la_SOURCES = backends/cpu/simd/int8/amx.c
+libcpu_amx_la_SOURCES = backends/cpu/simd/int8/amx.c backends/cpu/simd/integers/amx.c
 libcpu_amx_la_CFLAGS = $(libcpu_avx512vnni_la_CFLAGS)
 endif
 

@@ -57,6 +57,10 @@ const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path) 
     case KVC_CPU_AVX512VNNI:
         return &kvc_integer_avx512vnni;
 #endif
+#if defined(KVC_X86_AMX)
+    case KVC_CPU_AMX:
+        return &kvc_integer_amx;
+#endif
     default:
         return &kvc_integer_plain;
     }
