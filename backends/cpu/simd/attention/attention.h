@@ -271,7 +271,8 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     if (!scratch)
         return;
     lay_out(job, &work, scratch + shared);
-    work.integer.kernels = kvc_scores_integers(call->scoring, &lists->format) ? job->cpu->integers : NULL;
+    work.integer.kernels =
+        kvc_scores_integers(call->scoring, &lists->format) ? kvc_integers_for(job->cpu, queries) : NULL;
     struct tile_results results = work.own;
     if (job->split) {
         struct bump at = {job->shared + unit.number * job->shared_bytes, 0};

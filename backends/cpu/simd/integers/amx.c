@@ -24,8 +24,6 @@ static void configure(struct kvc_tiles *t, unsigned left_bytes) {
 
 /* ---- scores ---- */
 
-/* A group of 16 queries and 16 entries: which tile has its sums, and where they go. */
-
 /* Multiplies groups g and g + 1 of 16 queries by those of two strips of 16 keys, or group g only, and stores the sums
  * to sum [strip][group][CELLS]. */
 INLINE void multiply_groups(struct kvc_tiles *t, const kvc_i8 *words, size_t strip, unsigned groups, kvc_i32 *sum) {
@@ -158,12 +156,17 @@ static void values(const struct kvc_integer_tile *tile, const float *p, const st
             multiply_values(&t, tile->values + 2 * g * HALF_BYTES,
                             tile->digits + (size_t)g * INTEGERS_PADDING * 2 * KVC_TILE, of, tile->sums);
             for (uint32_t r = 0; r < rows; r++, sum += SIDE)
-                store_group(_mm512_load_si512(sum), _mm512_load_si512(sum + CELLS),
-                            _mm512_load_si512(sum + 2 * CELLS), _mm512_load_si512(sum + 3 * CELLS), unit[r * groups],
-                            tile->d - g * KVC_Q8_GROUP, to + r * stride);
+                store_group(_mm512_load_si512(sum), _mm512_load_si512(sum + CELLS), _mm512_load_si512(sum + 2 * CELLS),
+                            _mm512_load_si512(sum + 3 * CELLS), unit[r * groups], tile->d - g * KVC_Q8_GROUP,
+                            to + r * stride);
         }
     }
     TILES_RELEASE(&t);
 }
 
-const struct kvc_integer_kernels kvc_integer_amx = {pack_keys, pack_values, scores, values};
+const struct kvc_integer_kernels kvc_integer_amx = {.pack_keys = pack_keys,
+                                                    .pack_values = pack_values,
+                                                    .scores = scores,
+                                                    .values = values,
+                                                    .most_few = 8,
+                                                    .few = &kvc_integer_avx512vnni};

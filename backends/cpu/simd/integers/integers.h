@@ -60,7 +60,15 @@ struct kvc_integer_kernels {
      * of a query that sees nothing is undefined. */
     void (*values)(const struct kvc_integer_tile *tile, const float *p, const struct seen_range *in, uint32_t count,
                    float *o, size_t stride);
+    uint32_t most_few;                     /* up to this number of queries .. */
+    const struct kvc_integer_kernels *few; /* .. these kernels are faster; NULL: none are */
 };
+
+/* Returns the kernels for a number of queries that share a KV head. */
+static inline const struct kvc_integer_kernels *kvc_integers_for(const struct kvc_cpu *cpu, size_t queries) {
+    const struct kvc_integer_kernels *kernels = cpu->integers;
+    return kernels->few && queries <= kernels->most_few ? kernels->few : kernels;
+}
 
 /* Returns the number of groups of d channels. */
 static inline uint32_t integer_groups(uint32_t d) { return (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP; }

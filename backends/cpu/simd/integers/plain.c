@@ -79,4 +79,5 @@ static void values(const struct kvc_integer_tile *tile, const float *p, const st
             weigh(tile, p + (size_t)i * KVC_TILE, in[i], g, o + i * stride);
 }
 
-const struct kvc_integer_kernels kvc_integer_plain = {pack_keys, pack_values, scores, values};
+const struct kvc_integer_kernels kvc_integer_plain = {
+    .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores, .values = values};

@@ -74,7 +74,7 @@ static size_t lay_out_probabilities(const struct probabilities_job *job, struct 
     work->s = bump_take(&at, (size_t)(job->at_once + SCORE_QUERIES) * KVC_TILE * f);
     work->packed_keys = bump_take(&at, job->many ? packed_size(d) * KVC_TILE * f : 0);
     work->own = bump_take(&at, job->own * f);
-    work->integer.kernels = job->integers ? job->cpu->integers : NULL;
+    work->integer.kernels = job->integers ? kvc_integers_for(job->cpu, queries) : NULL;
     if (job->integers)
         integer_lay_out(&at, job->d, queries, false, &work->integer);
     return at.used;

@@ -65,7 +65,7 @@ static size_t lay_out_choose(const struct select_job *job, struct select_work *w
     work->read_keys = bump_take(&at, job->reads ? 3 * keys_capacity(job->units_most) * sizeof(int32_t) : 0);
     work->integer.kernels =
         job->call->kind == KVC_SCORE_EXACT && kvc_scores_integers(job->call->scoring, &job->call->lists->format)
-            ? job->cpu->integers
+            ? kvc_integers_for(job->cpu, job->group)
             : NULL;
     if (work->integer.kernels)
         integer_lay_out(&at, job->d, job->group, false, &work->integer);
