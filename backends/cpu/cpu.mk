@@ -28,7 +28,7 @@ libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/small_batch.h \
 	backends/cpu/simd/attention/dots.h \
 	backends/cpu/simd/attention/gemm.h backends/cpu/simd/attention/integer_tile.h backends/cpu/simd/attention/attention.h \
-	backends/cpu/simd/integers/integers.h backends/cpu/simd/integers/plain.c backends/cpu/simd/integers/pack_512.h backends/cpu/simd/integers/weights_512.h \
+	backends/cpu/simd/integers/integers.h backends/cpu/simd/integers/plain.c backends/cpu/simd/integers/kernels_256.h backends/cpu/simd/integers/pack_512.h backends/cpu/simd/integers/weights_512.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/delta.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
 	backends/cpu/simd/vector.h backends/cpu/simd/scores/mass.h backends/cpu/simd/scores/entries.h backends/cpu/simd/scores/expected.h backends/cpu/simd/scores/series.h backends/cpu/simd/scores/leverage.h backends/cpu/simd/scores/moments.h backends/cpu/simd/scores/ring_fuse.h \
 	backends/cpu/simd/keep.h backends/cpu/simd/cache.h backends/cpu/simd/scores/score_memo.h \
@@ -47,10 +47,11 @@ libcpu_ref_fma_la_SOURCES = $(KVC_REF_SOURCES)
 libcpu_ref_fma_la_CPPFLAGS = $(AM_CPPFLAGS) -DKVC_REF_FMA
 libcpu_ref_fma_la_CFLAGS = $(AM_CFLAGS) $(REF_CFLAGS) -mfma -mavx2
 
-libcpu_avx2_la_SOURCES = backends/cpu/simd/linear/avx2.c backends/cpu/simd/int8/avx2.c backends/cpu/simd/vector_avx2.c
+libcpu_avx2_la_SOURCES = backends/cpu/simd/linear/avx2.c backends/cpu/simd/int8/avx2.c backends/cpu/simd/integers/avx2.c \
+	backends/cpu/simd/vector_avx2.c
 libcpu_avx2_la_CFLAGS = $(AM_CFLAGS) -mavx2 -mfma -mf16c
 
-libcpu_avx2vnni_la_SOURCES = backends/cpu/simd/int8/avx2vnni.c
+libcpu_avx2vnni_la_SOURCES = backends/cpu/simd/int8/avx2vnni.c backends/cpu/simd/integers/avx2vnni.c
 libcpu_avx2vnni_la_CFLAGS = $(libcpu_avx2_la_CFLAGS) $(AVX_VNNI_CFLAGS)
 
 libcpu_avx512_la_SOURCES = backends/cpu/simd/linear/avx512.c backends/cpu/simd/int8/avx512.c backends/cpu/simd/vector_avx512.c

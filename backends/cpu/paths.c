@@ -54,6 +54,11 @@ const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path) 
     case KVC_CPU_REF:
         return NULL;
 #if defined(KVC_X86_SIMD)
+    case KVC_CPU_AVX2:
+    case KVC_CPU_AVX512:
+        return &kvc_integer_avx2;
+    case KVC_CPU_AVX2VNNI:
+        return &kvc_integer_avx2vnni;
     case KVC_CPU_AVX512VNNI:
         return &kvc_integer_avx512vnni;
 #endif

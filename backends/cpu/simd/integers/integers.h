@@ -88,6 +88,8 @@ static inline struct seen_range seen_by_all(const struct seen_range *in, uint32_
 
 /* In C, for every instruction set. */
 extern const struct kvc_integer_kernels kvc_integer_plain;
+extern const struct kvc_integer_kernels kvc_integer_avx2;
+extern const struct kvc_integer_kernels kvc_integer_avx2vnni;
 extern const struct kvc_integer_kernels kvc_integer_avx512vnni;
 extern const struct kvc_integer_kernels kvc_integer_amx;
 

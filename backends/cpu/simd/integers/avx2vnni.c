@@ -1,0 +1,9 @@
+/* avx2vnni.c - attention over Q8_0 entries as products of integers, for AVX2 with AVX-VNNI. If the compiler does not
+ * know AVX-VNNI, this is the same code as for AVX2. */
+#define KERNELS kvc_integer_avx2vnni
+#if defined(__AVXVNNI__) || defined(__AVX512VNNI__)
+#define PAIRS 0
+#else
+#define PAIRS 1
+#endif
+#include "backends/cpu/simd/integers/kernels_256.h"
