@@ -70,14 +70,15 @@ static void integer_queries_end(const struct kvc_integer_queries *queries, size_
     memset(queries->sum + count * groups, 0, INTEGERS_PADDING * groups * sizeof(kvc_i32));
 }
 
-_Static_assert(QUERIES_AT_ONCE <= INTEGERS_QUERIES, "units of all queries are stored");
+_Static_assert(INTEGERS_QUERIES <= QUERIES_AT_ONCE, "scores of all queries are stored");
 
 /* Computes one packed tile for `count` queries: m and l [count], and o [count], rows `stride` floats apart. If a query
  * sees nothing, its m is -inf, its l is 0 and its o is not set. s [QUERIES_AT_ONCE, KVC_TILE] is scratch. */
 static void integer_tile(const struct integer_work *work, uint32_t count, const struct seen_range *in, float scale,
                          float cap, struct kept_scores keep, float *s, float *m, float *l, float *o, size_t stride) {
-    for (uint32_t from = 0; from < count; from += QUERIES_AT_ONCE) {
-        const uint32_t some = kvc_min_u32(count - from, QUERIES_AT_ONCE);
+    const uint32_t at_once = work->kernels->at_once;
+    for (uint32_t from = 0; from < count; from += at_once) {
+        const uint32_t some = kvc_min_u32(count - from, at_once);
         const struct seen_range any = seen_by_all(in + from, some);
         work->kernels->scores(&work->tile, &work->queries, from, some, any, scale, s);
         for (uint32_t i = 0; cap != 0.0f && i < some; i++)

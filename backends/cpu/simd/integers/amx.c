@@ -149,16 +149,17 @@ static void values(const struct kvc_integer_tile *tile, const float *p, const st
     for (uint32_t i = 0; i < count; i += SIDE) {
         const uint32_t rows = kvc_min_u32(count - i, SIDE);
         const struct seen_range of = weigh_queries(tile, p, in, i, rows);
-        for (uint32_t g = 0; g < groups; g++) {
-            const float *unit = tile->unit + (size_t)i * groups + g;
-            float *to = o + i * stride + g * KVC_Q8_GROUP;
-            const kvc_i32 *sum = tile->sums;
-            multiply_values(&t, tile->values + 2 * g * HALF_BYTES,
-                            tile->digits + (size_t)g * INTEGERS_PADDING * 2 * KVC_TILE, of, tile->sums);
+        multiply_values(&t, tile->values, tile->digits, of, tile->sums);
+        for (uint32_t g = 0; g < groups; g++) { /* while vectors scale the sums of a group, tiles compute the next */
+            const kvc_i32 *sum = tile->sums + g % 2 * 4 * CELLS;
+            if (g + 1 < groups)
+                multiply_values(&t, tile->values + 2 * (g + 1) * HALF_BYTES,
+                                tile->digits + (g + 1) * (size_t)INTEGERS_PADDING * 2 * KVC_TILE, of,
+                                tile->sums + (g + 1) % 2 * 4 * CELLS);
             for (uint32_t r = 0; r < rows; r++, sum += SIDE)
                 store_group(_mm512_load_si512(sum), _mm512_load_si512(sum + CELLS), _mm512_load_si512(sum + 2 * CELLS),
-                            _mm512_load_si512(sum + 3 * CELLS), unit[r * groups], tile->d - g * KVC_Q8_GROUP,
-                            to + r * stride);
+                            _mm512_load_si512(sum + 3 * CELLS), tile->unit[(size_t)(i + r) * groups + g],
+                            tile->d - g * KVC_Q8_GROUP, o + (i + r) * stride + g * KVC_Q8_GROUP);
         }
     }
     TILES_RELEASE(&t);
@@ -168,5 +169,6 @@ const struct kvc_integer_kernels kvc_integer_amx = {.pack_keys = pack_keys,
                                                     .pack_values = pack_values,
                                                     .scores = scores,
                                                     .values = values,
+                                                    .at_once = 48,
                                                     .most_few = 8,
                                                     .few = &kvc_integer_avx512vnni};

@@ -9,7 +9,7 @@
 #include "backends/cpu/cpu.h"
 #include "core/base/integers.h"
 
-#define INTEGERS_QUERIES 64u              /* the most queries of a call of `values` */
+#define INTEGERS_QUERIES 48u           /* the most queries of a call of `scores` or `values` */
 #define INTEGERS_PADDING 16u              /* queries are padded to a multiple of this number */
 #define INTEGERS_BYTES (2 + KVC_Q8_GROUP) /* bytes of a full group of a Q8_0 row */
 
@@ -60,6 +60,7 @@ struct kvc_integer_kernels {
      * of a query that sees nothing is undefined. */
     void (*values)(const struct kvc_integer_tile *tile, const float *p, const struct seen_range *in, uint32_t count,
                    float *o, size_t stride);
+    uint32_t at_once;                      /* queries whose scores and digits stay in the cache */
     uint32_t most_few;                     /* up to this number of queries .. */
     const struct kvc_integer_kernels *few; /* .. these kernels are faster; NULL: none are */
 };

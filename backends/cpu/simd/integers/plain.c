@@ -80,4 +80,4 @@ static void values(const struct kvc_integer_tile *tile, const float *p, const st
 }
 
 const struct kvc_integer_kernels kvc_integer_plain = {
-    .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores, .values = values};
+    .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores, .values = values, .at_once = 16};
