@@ -65,6 +65,24 @@ static bool sees(const struct rows *r, uint32_t row, uint32_t h, uint32_t index)
     return true;
 }
 
+/* Channel c of a query, rounded to eight bits if entries are multiplied as integers. */
+static double query_channel(const struct rows *r, const float *q, uint32_t c) {
+    double top = 0;
+    if (!kvc_scores_integers(r->scoring, &r->lists.format))
+        return q[c];
+    for (uint32_t i = 0; i < D; i++)
+        top = fmax(top, fabs((double)q[i]));
+    return rint(q[c] * 127 / top) * top / 127;
+}
+
+/* The largest error of an output of `seen` entries. As integers, each weight is rounded to half a unit of 14 bits. */
+static double output_error(const struct rows *r, uint32_t h, uint32_t seen, double L) {
+    double top = 0;
+    for (uint32_t i = 0; kvc_scores_integers(r->scoring, &r->lists.format) && i < count_of(&r->lists, h) * D; i++)
+        top = fmax(top, fabs((double)floats(r->values[h])[i]));
+    return 1e-5 + seen * 0.5 * top / 16383 / L;
+}
+
 /* Scores and probabilities of one row and query head in double, 0 for entries that are not visible. Returns the number
  * of visible entries. */
 static uint32_t exact_probabilities(const struct rows *r, uint32_t row, uint32_t head, double *score,
@@ -76,7 +94,7 @@ static uint32_t exact_probabilities(const struct rows *r, uint32_t row, uint32_t
     for (uint32_t i = 0; i < n; i++) {
         score[i] = 0;
         for (int c = 0; c < D; c++)
-            score[i] += (double)q[c] * floats(r->keys[h])[i * D + (uint32_t)c] *
+            score[i] += query_channel(r, q, (uint32_t)c) * floats(r->keys[h])[i * D + (uint32_t)c] *
                         (r->scoring.scale != 0.0f ? (double)r->scoring.scale : 1 / sqrt(D));
         if (r->scoring.cap != 0.0f)
             score[i] = (double)r->scoring.cap * tanh(score[i] / (double)r->scoring.cap);
@@ -125,7 +143,7 @@ static void check_attention(struct rows *r) {
                 double o = 0;
                 for (uint32_t i = 0; i < n; i++)
                     o += probability[i] * floats(r->values[h])[i * D + c];
-                assert_near(floats(r->out)[at * D + c], o, 1e-5);
+                assert_near(floats(r->out)[at * D + c], o, output_error(r, h, here, L));
             }
         }
     assert_int_equal(bytes, 100 + seen * 2 * r->lists.format.row_bytes);
@@ -140,8 +158,25 @@ static void attention_close(void **state) {
         check_attention(&r);
         r.window = 1 + draw(entries[i]);
         check_attention(&r);
-        r.scoring = (struct kvc_scoring){i % 2 ? 0.25f : 0.0f, i % 3 ? 1.5f : 0.0f};
+        r.scoring = (struct kvc_scoring){.scale = i % 2 ? 0.25f : 0.0f, .cap = i % 3 ? 1.5f : 0.0f};
         check_attention(&r);
+        r.sinks = values(r.heads);
+        check_attention(&r);
+        end_test(state);
+        OPS->arena_free(device, r.arena);
+    }
+}
+
+/* As integers, Q8_0 entries give the same scores as a query that is rounded to eight bits, and outputs within the
+ * rounding of the weights. Other entries stay floats. */
+static void attention_of_integers(void **state) {
+    static const uint32_t entries[] = {1, 31, 256, 300, 512};
+    for (size_t i = 0; i < 2 * sizeof entries / sizeof entries[0]; i++) {
+        struct rows r = make_rows(entries[i / 2], 1 + (uint32_t)i % 3, i < 4 ? 1 : 4, i % 2 ? KVC_Q8_0 : KVC_F16, 0);
+        r.scoring.integers = true;
+        check_attention(&r);
+        r.window = 1 + draw(entries[i / 2]);
+        r.scoring.cap = 1.5f;
         r.sinks = values(r.heads);
         check_attention(&r);
         end_test(state);
@@ -424,7 +459,8 @@ static void rings(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
     const struct CMUnitTest tests[] = {
-        TEST(attention_close),       TEST(attention_sinks),        TEST(select_with_sinks), TEST(attention_read_lists),
-        TEST(attention_masked_tile), TEST(attention_not_a_number), TEST(window_mass_close), TEST(rings)};
+        TEST(attention_close),        TEST(attention_of_integers), TEST(attention_sinks),
+        TEST(select_with_sinks),      TEST(attention_read_lists),  TEST(attention_masked_tile),
+        TEST(attention_not_a_number), TEST(window_mass_close),     TEST(rings)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }
