@@ -124,12 +124,14 @@ const char *kvc_type_name(enum kvc_type type);
 /** Finds a type below KVC_TYPES by its name (case-insensitive). Returns false if there is none. */
 bool kvc_type_from_name(const char *name, enum kvc_type *type);
 
-/** The arithmetic of linear layers. Results of FLOAT and of INT8 are bit-identical on every machine. */
+/** The arithmetic of linear layers and of attention. Results of FLOAT and of INT8 are bit-identical on every machine.
+ */
 enum kvc_math {
     KVC_MATH_FLOAT, /**< float32, summed in a fixed order */
     KVC_MATH_FAST,  /**< products of many rows use a BLAS library, so results depend on the machine */
-    KVC_MATH_INT8,  /**< quantized weights are multiplied by activations of 8 bits; other weights as with FLOAT. The
-                         default of the program `kvcull` */
+    KVC_MATH_INT8,  /**< quantized weights are multiplied by activations of 8 bits; if the model has such weights,
+                         attention over Q8_0 entries multiplies integers. Everything else as with FLOAT. The default of
+                         the program `kvcull` */
     KVC_MATH_EXACT = KVC_MATH_FLOAT /**< the former name of FLOAT */
 };
 
@@ -140,7 +142,7 @@ struct kvc_ranks;
 struct kvc_engine_options {
     const char *backend; /**< "cpu" (NULL: the same), "ref"; if built in, "opencl[:N]" and "cuda[:N]" for device N */
     int threads;         /**< 0 to 1024; 0: one per available core */
-    enum kvc_math math;  /**< arithmetic of linear layers */
+    enum kvc_math math;  /**< arithmetic of linear layers and of attention */
     struct kvc_ranks *ranks; /**< processes among which the engine's models are sharded; NULL: this process only */
     const char *trace; /**< a file that receives a hash of the output of each operation, for `kvcull trace compare`;
                             rank N > 0 writes to the file with ".rankN" added; NULL: no trace */

@@ -327,9 +327,8 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXT, 'm', "model", "MODEL", "model of the whole runs; by default the bundled model", &a.model, 0, 0,
          NULL},
         {CLI_CHOICE, 0, "only", "PART", "run only this half of the work", &a.only, 0, 0, "operations|methods"},
-        {CLI_CHOICE, 0, "math", "MATH",
-         "arithmetic of linear layers in whole runs; int8 uses the bundled model in q8_0", &a.common.math, 0, 0,
-         "float|int8"},
+        {CLI_CHOICE, 0, "math", "MATH", "arithmetic of whole runs; int8 uses the bundled model in q8_0", &a.common.math,
+         0, 0, "float|int8"},
         {CLI_CHOICE, 0, "against", "WHAT",
          "ref: run ref beside the backend and compare value by value. stored: compare with the stored hashes of ref, "
          "and run ref only if they differ or are missing",

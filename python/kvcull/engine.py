@@ -46,9 +46,9 @@ class Engine(Closing):
     """A backend with its threads. Models are opened from an engine; most programs let `Model` open its own.
 
     backend: "cpu", "ref", "opencl[:N]" or "cuda[:N]". threads: 0 means one per core; the number does not change
-    results. math: the arithmetic of linear layers. "int8", the program's default, uses 8-bit activations for quantized
-    weights and float elsewhere; "float" uses float everywhere. Both give bit-identical results on every backend. "fast"
-    uses a BLAS library.
+    results. math: the arithmetic. "int8", the program's default, multiplies quantized weights by 8-bit activations and,
+    for models with such weights, multiplies integers in attention over Q8_0 entries; "float" uses float everywhere. Both
+    give bit-identical results on every backend. "fast" uses a BLAS library.
 
     Several Python threads may use one engine; their calls wait for each other. Python's global lock is released during
     a call.
