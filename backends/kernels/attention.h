@@ -159,9 +159,11 @@ KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u
     KVC_BARRIER();
 }
 
-#define KVC_ATTENTION_TILE(name, type)                                                                                 \
-    KVC_GROUP_KERNEL(attention_tile_##name)(KVC_ATTENTION) {                                                           \
-        KVC_SHARED float shared_sum[KVC_SUM_FLOATS];                                                                   \
+/* Defines the kernel of a tile. `memory` declares what take_scores and sum_values need beside the tile. These two
+ * compute the scores, and the sums of values, of `here` heads from head g0 of the group on. */
+#define KVC_ATTENTION_TILE(name, arguments, memory, take_scores, sum_values)                                           \
+    KVC_GROUP_KERNEL(attention_tile_##name) arguments {                                                                \
+        memory;                                                                                                        \
         KVC_SHARED kvc_bytes keys[KVC_TILE];                                                                           \
         KVC_SHARED float score[KVC_HEADS][KVC_TILE], most[KVC_HEADS][32], lanes[KVC_HEADS][32];                        \
         KVC_SHARED kvc_u32 read[1];                                                                                    \
@@ -179,16 +181,20 @@ KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u
         for (kvc_u32 g0 = 0; g0 < group; g0 += KVC_HEADS) {                                                            \
             kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS, g = KVC_LOCAL_ID() / 32;                   \
             float m, l;                                                                                                \
-            kvc_tile_scores(type, tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale, shared_sum);                       \
+            take_scores;                                                                                               \
             kvc_tile_exponents(tile, here, cap, KVC_ONE(heads), &m, &l);                                               \
             if (g < here && KVC_LOCAL_ID() % 32 == 0) {                                                                \
                 tile_m[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = m;                                                   \
                 tile_l[(at + g0 + g) * tiles + KVC_GROUP_ID(0)] = l;                                                   \
             }                                                                                                          \
-            kvc_tile_values(type, tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d,                   \
-                            (kvc_u64)tiles * d);                                                                       \
+            sum_values;                                                                                                \
         }                                                                                                              \
     }
+#define KVC_ATTENTION_FLOATS(name, type)                                                                               \
+    KVC_ATTENTION_TILE(                                                                                                \
+        name, (KVC_ATTENTION), KVC_SHARED float shared_sum[KVC_SUM_FLOATS],                                            \
+        kvc_tile_scores(type, tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale, shared_sum),                           \
+        kvc_tile_values(type, tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d, (kvc_u64)tiles * d))
 
 #else
 
@@ -320,10 +326,11 @@ KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here
         }
 }
 
-#define KVC_ATTENTION_TILE(name, type)                                                                                 \
-    KVC_GROUP_KERNEL(attention_tile_##name)(KVC_ATTENTION) {                                                           \
+/* The same; `memory` also declares the tile. */
+#define KVC_ATTENTION_TILE(name, arguments, memory, take_scores, sum_values)                                           \
+    KVC_GROUP_KERNEL(attention_tile_##name) arguments {                                                                \
+        memory;                                                                                                        \
         kvc_u32 group = heads / kv_heads, d = head_size, read;                                                         \
-        struct kvc_tile tile;                                                                                          \
         KVC_OPEN_TILE(first, h, i, at);                                                                                \
         tile.count = count;                                                                                            \
         tile.values = (kvc_u64)KVC_TILE * arena.row_bytes;                                                             \
@@ -337,23 +344,27 @@ KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here
             KVC_ADD_GLOBAL(status_words + read_word, read);                                                            \
         for (kvc_u32 g0 = 0; g0 < group; g0 += KVC_HEADS) {                                                            \
             kvc_u32 here = group - g0 < KVC_HEADS ? group - g0 : KVC_HEADS;                                            \
-            kvc_tile_scores(type, &tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale);                                  \
+            take_scores;                                                                                               \
             for (kvc_u32 g = 0; g < here; g++) {                                                                       \
                 kvc_u64 to = (at + g0 + g) * tiles + KVC_GROUP_ID(0);                                                  \
                 float m;                                                                                               \
                 tile_l[to] = kvc_tile_exponents(&tile, g, cap, KVC_ONE(heads), &m);                                    \
                 tile_m[to] = m;                                                                                        \
             }                                                                                                          \
-            kvc_tile_values(type, &tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d,                  \
-                            (kvc_u64)tiles * d);                                                                       \
+            sum_values;                                                                                                \
         }                                                                                                              \
     }
+#define KVC_ATTENTION_FLOATS(name, type)                                                                               \
+    KVC_ATTENTION_TILE(                                                                                                \
+        name, (KVC_ATTENTION), struct kvc_tile tile,                                                                   \
+        kvc_tile_scores(type, &tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale),                                      \
+        kvc_tile_values(type, &tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d, (kvc_u64)tiles * d))
 
 #endif
 
-KVC_ATTENTION_TILE(f32, KVC_K_F32)
-KVC_ATTENTION_TILE(f16, KVC_K_F16)
-KVC_ATTENTION_TILE(q8_0, KVC_K_Q8_0)
+KVC_ATTENTION_FLOATS(f32, KVC_K_F32)
+KVC_ATTENTION_FLOATS(f16, KVC_K_F16)
+KVC_ATTENTION_FLOATS(q8_0, KVC_K_Q8_0)
 
 /* Grid: (query heads, rows). Merges tiles in ascending order. Replaces tile_m by each tile's factor. */
 KVC_GROUP_KERNEL(attention_merge)

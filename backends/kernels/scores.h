@@ -6,7 +6,7 @@
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const float, maximum),                      \
         KVC_SPAN(const float, sum), kvc_u64 step, KVC_SPAN(const kvc_i32, positions),                                  \
         KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 queries, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window,      \
-        float scale, float cap, kvc_u64 seed, kvc_u32 layer, kvc_u32 first_head, float tau
+        float scale, float cap, kvc_u64 seed, kvc_u32 layer, kvc_u32 first_head, float tau, KVC_QUERIES
 
 #define KVC_CAUSAL_OFFSET(query) (causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + (query) : 0)
 
@@ -40,6 +40,7 @@ KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, k
 /* The rows of queries, and how scores and probabilities are computed from them. */
 struct kvc_score_view {
     KVC_GLOBAL const float *q, *maximum, *sum;
+    struct kvc_query queries;
     kvc_u64 step, seed;
     kvc_u32 entry_type, head_size, layer, first_head;
     float scale, cap, tau;
@@ -47,6 +48,7 @@ struct kvc_score_view {
 #define KVC_OPEN_SCORES(view)                                                                                          \
     struct kvc_score_view view;                                                                                        \
     view.q = q_buffer + q_offset;                                                                                      \
+    view.queries = KVC_QUERY_FROM(0, 0);                                                                               \
     view.maximum = maximum_buffer + maximum_offset;                                                                    \
     view.sum = sum_buffer + sum_offset;                                                                                \
     view.step = step;                                                                                                  \
@@ -63,9 +65,7 @@ struct kvc_score_view {
 KVC_DEVICE float kvc_entry_score(const struct kvc_score_view *view, kvc_u64 row, kvc_bytes key,
                                  KVC_LOCAL float *shared_sum) {
     const float x =
-        kvc_lanes_sum(kvc_lanes_dot_entry(view->entry_type, view->q + row * view->head_size, key, view->head_size),
-                      shared_sum) *
-        view->scale;
+        kvc_key_dot(view->entry_type, view->q, &view->queries, row, key, view->head_size, shared_sum) * view->scale;
     return view->cap != 0.0f ? kvc_capped(x, view->cap) : x;
 }
 

@@ -3,7 +3,8 @@
 #define KVC_SELECT                                                                                                     \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type,                     \
         KVC_GLOBAL const kvc_u8 *low, KVC_GLOBAL const kvc_u8 *high, kvc_u32 kind, kvc_u32 dims, kvc_u32 heads,        \
-        kvc_u32 kv_heads, kvc_u32 window, kvc_u64 budget, KVC_SPAN(const float, q), KVC_SPAN(const kvc_i32, positions)
+        kvc_u32 kv_heads, kvc_u32 window, kvc_u64 budget, KVC_SPAN(const float, q),                                    \
+        KVC_SPAN(const kvc_i32, positions), KVC_QUERIES
 
 KVC_DEVICE float kvc_absolute(float x) { return kvc_from_bits(kvc_bits(x) & 0x7fffffffu); }
 
@@ -133,6 +134,7 @@ KVC_GROUP_KERNEL(select_units)
     kvc_u32 h = KVC_GROUP_ID(1), group = heads / kv_heads, d = head_size, paged = kind >= KVC_UNITS_PAGE_CHANNELS;
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, units, read = 0;
     KVC_GLOBAL const kvc_u32 *channel = channels + (kvc_u64)h * d, *is_positive = positives + (kvc_u64)h * d;
+    const struct kvc_query queries = KVC_QUERY_FROM(0, 0);
     struct kvc_query_view view;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
@@ -167,7 +169,9 @@ KVC_GROUP_KERNEL(select_units)
             KVC_GLOBAL const float *query = q_buffer + q_offset + ((kvc_u64)h * group + g) * d;
             float dot = 0.0f;
             if (kind == KVC_UNITS_EXACT) {
-                dot = kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, query, key, d), shared_sum) * scale;
+                dot =
+                    kvc_key_dot(entry_type, q_buffer + q_offset, &queries, (kvc_u64)h * group + g, key, d, shared_sum) *
+                    scale;
             } else if (n && leads && kind == KVC_UNITS_PAGE_BOUND) {
                 dot = kvc_page_bound(&page, query, d);
             } else if (n && leads && high) {

@@ -187,12 +187,24 @@ void kvc_offload_entry_keys(struct kvc_offload *offload, const struct kvc_lists 
 #define KVC_OPERATION_FUSED(name, parameters, ...)
 #include "core/base/ops.def"
 
+/* The quantized queries of an operation, in its workspace, for kernels that take KVC_QUERIES
+ * (backends/kernels/queries.h). Without integers both are empty. */
+struct kvc_offload_queries {
+    struct kvc_span quant, scale;
+};
+/* Returns the bytes of workspace that `queries` queries need; 0 if the entries are multiplied as floats. */
+uint64_t kvc_offload_query_bytes(struct kvc_scoring scoring, const struct kvc_entry_format *format, uint64_t queries);
+/* Quantizes the queries q [queries, d] to `workspace`, from byte `at` on, if the entries are multiplied as integers. */
+struct kvc_offload_queries kvc_offload_quantize_queries(struct kvc_offload *offload, struct kvc_scoring scoring,
+                                                        const struct kvc_entry_format *format, struct kvc_span q,
+                                                        uint64_t queries, struct kvc_buffer *workspace, uint64_t at);
+
 /* The kernels that compute attention for one segment. A backend may have its own. `tile` and `merge` receive a launch
  * with the arguments of the shared kernels; they set the kernel, add its other arguments, and run it. */
 struct kvc_attention_shape {
     uint64_t bytes; /* limit for the results of tiles, exceeded only if a single row needs more */
-    void (*tile)(struct kvc_offload *, struct kvc_launch *, const struct kvc_attention *, enum kvc_type type,
-                 uint32_t rows, uint32_t tiles);
+    void (*tile)(struct kvc_offload *, struct kvc_launch *, const struct kvc_attention *,
+                 const struct kvc_entry_format *, uint32_t rows, uint32_t tiles);
     void (*merge)(struct kvc_offload *, struct kvc_launch *, uint32_t heads, uint32_t rows);
 };
 void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention *a, const struct kvc_segment *segment,

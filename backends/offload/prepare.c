@@ -20,6 +20,7 @@ static uint64_t of_lists(const struct kvc_step_shape *s) {
     const uint64_t slots = s->lists->host_base[s->lists->kv_heads], kv_heads = s->lists->kv_heads, d = s->head_size;
     const uint64_t places = kvc_max_u64(kvc_offload_most_slots(s->lists), s->places),
                    tiles = (places + KVC_TILE - 1) / KVC_TILE;
+    const uint64_t quants = s->heads * ((d + 31) / 32) * 9; /* the row's quantized queries and their scales */
     uint64_t words = s->heads * tiles * (2 + d);
     words = kvc_max_u64(words, slots * (s->rotates ? d : 1));
     /* rows of a ring buffer, in tiles */
@@ -32,7 +33,7 @@ static uint64_t of_lists(const struct kvc_step_shape *s) {
         words = kvc_max_u64(words, 3 * kv_heads * d + 2 * (uint64_t)s->heads + (kv_heads + s->heads) * s->places);
         words = kvc_max_u64(words, 2 * kv_heads * s->places + 32 * (uint64_t)s->heads);
     }
-    return words * sizeof(float);
+    return (words + quants) * sizeof(float);
 }
 
 enum kvc_status kvc_offload_prepare(struct kvc_device *device, const struct kvc_step_shape *step,

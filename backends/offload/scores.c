@@ -6,15 +6,35 @@
 
 static const struct kvc_span none = {NULL, 0};
 
+/* Workspace of an operation: `bytes` bytes, and quantized queries if the entries are multiplied as integers. */
+struct work {
+    struct kvc_buffer *workspace; /* NULL: none is needed */
+    struct kvc_offload_queries queries;
+};
+
+/* Returns false if memory runs out, which the next sync reports. */
+static bool make_work(struct kvc_offload *offload, const struct kvc_probabilities *w, uint64_t bytes,
+                      struct work *work) {
+    const struct kvc_entry_format *format = &w->lists->format;
+    const uint64_t queries = (uint64_t)w->queries * w->heads;
+    const uint64_t all = bytes + kvc_offload_query_bytes(w->scoring, format, queries);
+    work->workspace = all ? kvc_offload_workspace(offload, all) : NULL;
+    if (all && !work->workspace)
+        return false;
+    work->queries = kvc_offload_quantize_queries(offload, w->scoring, format, w->q, queries, work->workspace, bytes);
+    return true;
+}
+
 /* Adds the arguments that all kernels over rows of probabilities share. Maximum and sum of row i are at index i * step.
  */
 static void push_probabilities(struct kvc_launch *launch, const struct kvc_probabilities *w, struct kvc_span maximum,
-                               struct kvc_span sum, uint64_t step, const struct kvc_noise *noise) {
+                               struct kvc_span sum, uint64_t step, const struct kvc_noise *noise,
+                               const struct work *work) {
     KVC_PUSH(launch, w->lists, w->lists->arena, w->reads, w->q, maximum, sum, step, w->positions, w->causal_offset,
              w->queries, w->heads, w->kv_heads);
     KVC_PUSH(launch, w->window, kvc_score_scale(w->scoring.scale, w->head_size), w->scoring.cap,
              noise ? noise->seed : 0, noise ? noise->layer : 0, noise ? noise->first_head : 0,
-             noise ? noise->tau : 0.0f);
+             noise ? noise->tau : 0.0f, work->queries.quant, work->queries.scale);
 }
 
 struct extras { /* the remaining arguments, which depend on the mode */
@@ -27,10 +47,10 @@ struct extras { /* the remaining arguments, which depend on the mode */
 };
 
 static void probabilities(struct kvc_offload *offload, const struct kvc_probabilities *w, struct kvc_span maximum,
-                          struct kvc_span sum, uint64_t step, const struct kvc_noise *noise,
+                          struct kvc_span sum, uint64_t step, const struct kvc_noise *noise, const struct work *work,
                           const struct extras *more) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_probabilities);
-    push_probabilities(&launch, w, maximum, sum, step, noise);
+    push_probabilities(&launch, w, maximum, sum, step, noise, work);
     KVC_PUSH(&launch, more->mode, more->by_head, more->scores, more->stride, more->first_column, more->ring, more->low,
              more->tail, more->gamma);
     kvc_launch_groups(offload, &launch, kvc_slots_blocks(kvc_offload_most_slots(w->lists)),
@@ -43,7 +63,9 @@ void kvc_offload_window_mass(struct kvc_device *device, const struct kvc_window_
                                 .scores = args->scores,
                                 .stride = args->stride,
                                 .by_head = args->by_head};
-    probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &more);
+    struct work work;
+    if (make_work(kvc_offload_of(device), w, 0, &work))
+        probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &work, &more);
 }
 
 void kvc_offload_window_moments(struct kvc_device *device, const struct kvc_window_moments *args) {
@@ -55,13 +77,12 @@ void kvc_offload_window_moments(struct kvc_device *device, const struct kvc_wind
                           .tail = args->tail,
                           .gamma = args->gamma};
     struct kvc_launch lanes = kvc_launch_of(KVC_KERNEL_moment_lanes);
-    struct kvc_buffer *workspace =
-        kvc_offload_workspace(kvc_offload_of(device), (uint64_t)w->heads * 2 * args->stride * sizeof(float));
-    if (!workspace)
+    struct work work;
+    if (!make_work(kvc_offload_of(device), w, (uint64_t)w->heads * 2 * args->stride * sizeof(float), &work))
         return;
-    more.low = workspace;
-    probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &more);
-    KVC_PUSH(&lanes, w->lists->count, w->heads, w->kv_heads, args->tail, workspace, args->stride, args->totals);
+    more.low = work.workspace;
+    probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &work, &more);
+    KVC_PUSH(&lanes, w->lists->count, w->heads, w->kv_heads, args->tail, work.workspace, args->stride, args->totals);
     kvc_launch_items(kvc_offload_of(device), &lanes, (uint64_t)w->heads * 2, 1, 1);
 }
 
@@ -72,22 +93,21 @@ void kvc_offload_accumulate(struct kvc_device *device, const struct kvc_accumula
     uint32_t places = w->reads ? w->reads->stride : kvc_offload_most_slots(w->lists);
     uint32_t tiles = (places + KVC_TILE - 1) / KVC_TILE;
     struct kvc_launch tile = kvc_launch_of(KVC_KERNEL_noise_tiles), merge = kvc_launch_of(KVC_KERNEL_ring_merge);
-    struct kvc_buffer *workspace;
+    const uint64_t bytes = args->noise ? (uint64_t)w->queries * w->heads * tiles * 2 * sizeof(float) : 0;
+    struct work work;
+    if (!make_work(kvc_offload_of(device), w, bytes, &work))
+        return;
     if (!args->noise) {
-        probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &more);
+        probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &work, &more);
         return;
     }
-    workspace =
-        kvc_offload_workspace(kvc_offload_of(device), (uint64_t)w->queries * w->heads * tiles * 2 * sizeof(float));
-    if (!workspace)
-        return;
-    push_probabilities(&tile, w, none, none, 0, args->noise);
-    KVC_PUSH(&tile, workspace, tiles);
+    push_probabilities(&tile, w, none, none, 0, args->noise, &work);
+    KVC_PUSH(&tile, work.workspace, tiles);
     kvc_launch_groups(kvc_offload_of(device), &tile, tiles, w->heads, w->queries);
-    KVC_PUSH(&merge, workspace, tiles, w->queries * w->heads);
+    KVC_PUSH(&merge, work.workspace, tiles, w->queries * w->heads);
     kvc_launch_items(kvc_offload_of(device), &merge, (uint64_t)w->queries * w->heads, 1, 1);
-    probabilities(kvc_offload_of(device), w, (struct kvc_span){workspace, 0},
-                  (struct kvc_span){workspace, sizeof(float)}, 2 * (uint64_t)tiles, args->noise, &more);
+    probabilities(kvc_offload_of(device), w, (struct kvc_span){work.workspace, 0},
+                  (struct kvc_span){work.workspace, sizeof(float)}, 2 * (uint64_t)tiles, args->noise, &work, &more);
 }
 
 void kvc_offload_ring_write(struct kvc_device *device, const struct kvc_ring_write *args) {
@@ -98,17 +118,17 @@ void kvc_offload_ring_write(struct kvc_device *device, const struct kvc_ring_wri
                                                                  : KVC_RING,
                           .first_column = args->first,
                           .ring = args->ring};
-    if (args->kind == KVC_ROW_LOW || args->kind == KVC_ROW_COUNTS) {
-        struct kvc_buffer *workspace =
-            kvc_offload_workspace(kvc_offload_of(device), (uint64_t)w->queries * w->kv_heads * sizeof(float));
+    const bool counts = args->kind == KVC_ROW_LOW || args->kind == KVC_ROW_COUNTS;
+    struct work work;
+    if (!make_work(kvc_offload_of(device), w, counts ? (uint64_t)w->queries * w->kv_heads * sizeof(float) : 0, &work))
+        return;
+    if (counts) {
         struct kvc_launch shares = kvc_launch_of(KVC_KERNEL_seen_shares);
-        if (!workspace)
-            return;
-        KVC_PUSH(&shares, w->lists, w->reads, w->positions, w->causal_offset, w->window, workspace, w->kv_heads);
+        KVC_PUSH(&shares, w->lists, w->reads, w->positions, w->causal_offset, w->window, work.workspace, w->kv_heads);
         kvc_launch_groups(kvc_offload_of(device), &shares, w->kv_heads, w->queries, 1);
-        more.low = workspace;
+        more.low = work.workspace;
     }
-    probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &more);
+    probabilities(kvc_offload_of(device), w, w->maximum, w->sum, 1, NULL, &work, &more);
 }
 
 void kvc_offload_ring_fuse(struct kvc_device *device, const struct kvc_ring_fuse *args) {

@@ -14,7 +14,7 @@ static const struct kvc_span none = {NULL, 0};
 /* The workspace of one call: offsets of its parts, in words. */
 struct parts {
     struct kvc_buffer *workspace;
-    uint64_t keys, channels, positives, factors, share, seen, score;
+    uint64_t keys, channels, positives, factors, share, seen, score, queries;
 };
 
 static bool make_parts(struct kvc_offload *offload, const struct kvc_select_scores *s, struct parts *parts) {
@@ -27,6 +27,7 @@ static bool make_parts(struct kvc_offload *offload, const struct kvc_select_scor
     KVC_PART(share, s->heads);
     KVC_PART(seen, kv_heads * s->stride);
     KVC_PART(score, s->probabilities.buffer ? 0 : (uint64_t)s->heads * s->stride);
+    KVC_PART(queries, kvc_offload_query_bytes(s->scoring, &s->lists->format, s->heads) / 4);
 #undef KVC_PART
     parts->workspace = kvc_offload_workspace(offload, at * 4);
     return parts->workspace != NULL;
@@ -58,13 +59,15 @@ static uint64_t unit_bytes(const struct kvc_select_scores *s, uint64_t *divisor)
 static void score_units(struct kvc_offload *offload, const struct kvc_select_scores *s, const struct parts *parts,
                         struct kvc_span score, uint64_t units) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_select_units);
+    const struct kvc_offload_queries queries = kvc_offload_quantize_queries(
+        offload, s->scoring, &s->lists->format, s->q, s->heads, parts->workspace, parts->queries * 4);
     uint64_t divisor, bytes = unit_bytes(s, &divisor);
     const struct kvc_pages no_pages = {.page = 1, .type = KVC_F32}, *pages = s->pages ? s->pages : &no_pages;
     KVC_PUSH(&launch, s->lists, s->lists->arena, s->view, pages->page, pages->stride, pages->type, pages->low,
              pages->high);
     KVC_PUSH(&launch, s->kind, s->dims, s->heads, s->lists->kv_heads);
-    KVC_PUSH(&launch, s->window, s->budget, s->q, s->positions, kvc_score_scale(s->scoring.scale, s->head_size),
-             s->scoring.cap);
+    KVC_PUSH(&launch, s->window, s->budget, s->q, s->positions, queries.quant, queries.scale,
+             kvc_score_scale(s->scoring.scale, s->head_size), s->scoring.cap);
     KVC_PUSH(&launch, select_part(parts, parts->channels), select_part(parts, parts->positives),
              select_part(parts, parts->factors), score, select_part(parts, parts->seen), s->stride,
              &offload->status_words,

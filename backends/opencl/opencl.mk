@@ -10,8 +10,9 @@ KVC_OPENCL_KERNELS = $(srcdir)/backends/opencl/divide.h $(srcdir)/core/base/cano
 	$(srcdir)/backends/kernels/portable.h $(srcdir)/backends/kernels/dequantize.h $(srcdir)/backends/kernels/lists.h \
 	$(srcdir)/backends/kernels/parts.h $(srcdir)/backends/kernels/weights.h $(srcdir)/backends/kernels/rows.h $(srcdir)/backends/kernels/linear.h \
 	$(srcdir)/backends/kernels/experts.h $(srcdir)/backends/kernels/quants.h $(srcdir)/backends/kernels/delta.h \
-	$(srcdir)/backends/kernels/int8.h \
-	$(srcdir)/backends/kernels/cache.h $(srcdir)/backends/kernels/attention.h $(srcdir)/backends/kernels/scores.h \
+	$(srcdir)/backends/kernels/int8.h $(srcdir)/backends/kernels/queries.h \
+	$(srcdir)/backends/kernels/cache.h $(srcdir)/backends/kernels/attention.h $(srcdir)/backends/kernels/attention_int8.h \
+	$(srcdir)/backends/kernels/scores.h \
 	$(srcdir)/backends/kernels/entries.h $(srcdir)/backends/kernels/expected.h $(srcdir)/backends/kernels/series.h $(srcdir)/backends/kernels/leverage.h $(srcdir)/backends/kernels/keep.h $(srcdir)/backends/kernels/pages.h $(srcdir)/backends/kernels/select.h \
 	$(srcdir)/backends/kernels/check.h
 EXTRA_DIST += backends/opencl/embed.sh
