@@ -3,6 +3,7 @@
 #include "backends/cuda/cuda.h"
 
 #define KVC_READ_ROWS 16u /* maximum rows of a block */
+#define KVC_READ_QUERIES_INT8 8u
 
 static enum kvc_cuda_kernel kernel_of(enum kvc_type type, bool wide) {
     return type == KVC_F32   ? wide ? KVC_CUDA_read_f32_16 : KVC_CUDA_read_f32_8
@@ -14,9 +15,10 @@ static enum kvc_cuda_kernel kernel_of(enum kvc_type type, bool wide) {
 static void run_tile(struct kvc_offload *offload, struct kvc_launch *tile, const struct kvc_attention *a,
                      const struct kvc_entry_format *format, uint32_t rows, uint32_t tiles) {
     uint32_t group = a->heads / a->kv_heads;
-    bool wide = rows * (uint64_t)group > 8;
-    uint32_t rows_each = wide && group < KVC_READ_ROWS ? KVC_READ_ROWS / group : 1;
-    tile->kernel = kvc_cuda_own(kernel_of(format->type, wide)).kernel;
+    const bool wide = rows * (uint64_t)group > 8, integers = kvc_scores_integers(a->scoring, format);
+    const uint32_t most = integers ? KVC_READ_QUERIES_INT8 : KVC_READ_ROWS;
+    uint32_t rows_each = wide && group < most ? most / group : 1;
+    tile->kernel = kvc_cuda_own(integers ? KVC_CUDA_read_int8 : kernel_of(format->type, wide)).kernel;
     KVC_PUSH(tile, rows, rows_each);
     kvc_launch_run(offload, tile, KVC_GROUP_OF(4), tiles, a->kv_heads, (rows + rows_each - 1) / rows_each);
 }
@@ -33,7 +35,7 @@ void kvc_cuda_attention(struct kvc_device *device, const struct kvc_attention *a
         one.segments = &a->segments[i];
         one.segment_count = 1;
         if (a->head_size % 8 || a->head_size > 256 || one.segments->lists->format.row_bytes % 4 ||
-            (uintptr_t)kvc_cuda_data(a->q) % 16 || kvc_scores_integers(a->scoring, &one.segments->lists->format))
+            (uintptr_t)kvc_cuda_data(a->q) % 16)
             kvc_offload_attention(device, &one);
         else
             kvc_offload_attend((struct kvc_offload *)device, a, one.segments, &shape);

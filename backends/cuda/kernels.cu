@@ -36,4 +36,5 @@
 #include "backends/cuda/kernels/small_batch_int8.h"
 #include "backends/cuda/kernels/gemm.h"
 #include "backends/cuda/kernels/read.h"
+#include "backends/cuda/kernels/read_int8.h"
 #include "backends/cuda/kernels/int8.h"

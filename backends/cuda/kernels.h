@@ -25,6 +25,7 @@
     apply(read_f32_16) \
     apply(read_f16_16) \
     apply(read_q8_0_16) \
+    apply(read_int8) \
     apply(read_merge)
 /* clang-format on */
 

@@ -63,10 +63,10 @@ template <kvc_u32 type> KVC_DEVICE struct kvc_lanes kvc_read_part(const kvc_u8 *
     return p;
 }
 
-/* Computes the layout of entries in pieces. */
-KVC_DEVICE void kvc_read_lay_out(struct kvc_read &t, kvc_u32 bytes) {
+/* Computes the layout of entries in pieces. Entries begin at multiples of `align`. */
+KVC_DEVICE void kvc_read_lay_out(struct kvc_read &t, kvc_u32 bytes, kvc_u32 align) {
     t.bytes = bytes;
-    t.stride = (t.bytes + 15) / 16 * 16;
+    t.stride = (t.bytes + align - 1) / align * align;
     t.per = KVC_READ_BYTES / t.stride < KVC_TILE ? KVC_READ_BYTES / t.stride / 32 * 32 : KVC_TILE;
     t.per = t.per ? t.per : KVC_READ_BYTES / t.stride / 4 * 4; /* exp(s - m) is read in vectors of four */
     t.unit = t.bytes % 16 == 0 ? 16 : t.bytes % 8 == 0 ? 8 : 4;
@@ -205,14 +205,13 @@ KVC_DEVICE void kvc_read_values(const struct kvc_read &t, const struct kvc_read_
     }
 }
 
-/* Computes a tile, Q queries at a time. A block has rows_each rows. Grid: (tiles, KV heads, rows / rows_each). */
-template <kvc_u32 type, int Q>
-KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &arena, const struct kvc_head_view &head,
-                              const kvc_u32 *read_count, const kvc_u32 *read_index, kvc_u32 read_stride, const float *q,
+/* Finds the entries that a block reads. Returns false to all of its work-items if there are none. A block has rows_each
+ * rows. Grid: (tiles, KV heads, rows / rows_each). */
+KVC_DEVICE bool kvc_read_find(struct kvc_read &t, const struct kvc_arena_view &arena, const struct kvc_head_view &head,
+                              kvc_u32 align, const kvc_u32 *read_count, const kvc_u32 *read_index, kvc_u32 read_stride,
                               const kvc_i32 *positions, const kvc_u32 *causal_offset, kvc_u32 row, kvc_u32 rows,
-                              kvc_u32 rows_each, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float scale,
-                              float cap, float *tile_m, float *tile_l, float *tile_o, kvc_u32 tiles,
-                              kvc_u32 *status_words, kvc_u32 read_word) {
+                              kvc_u32 rows_each, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 window, float *tile_l,
+                              kvc_u32 tiles, kvc_u32 *status_words, kvc_u32 read_word) {
     kvc_u32 id = KVC_LOCAL_ID(), lane = id % 32, first = KVC_GROUP_ID(0) * KVC_TILE;
     t.tile = KVC_GROUP_ID(0);
     t.h = KVC_GROUP_ID(1);
@@ -222,7 +221,7 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
     t.group = heads / kv_heads;
     t.d = arena.head_size;
     t.tiles = tiles;
-    kvc_read_lay_out(t, arena.row_bytes);
+    kvc_read_lay_out(t, arena.row_bytes, align);
     if (id < t.here)
         t.reads[id] = 0;
     KVC_BARRIER();
@@ -253,11 +252,19 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
                 tile_l[((kvc_u64)(t.i0 + r) * t.heads + (kvc_u64)t.h * t.group + g) * t.tiles + t.tile] = -1.0f;
         }
         if (any == 0)
-            return; /* the same for the whole block */
+            return false;
         if (id == 0 && read_word)
             atomicAdd(status_words + read_word, any);
     }
     kvc_read_measure(t);
+    return true;
+}
+
+/* Computes a tile, Q queries at a time. */
+template <kvc_u32 type, int Q>
+KVC_DEVICE void kvc_read_tile(const struct kvc_read &t, const float *q, kvc_u32 row, float scale, float cap,
+                              float *tile_m, float *tile_l, float *tile_o) {
+    kvc_u32 id = KVC_LOCAL_ID();
     for (kvc_u32 q0 = 0; q0 < t.here * t.group; q0 += Q) {
         struct kvc_read_some<Q> some;
         float o[2][Q];
@@ -266,7 +273,7 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
         for (kvc_u32 n = 0; n < Q; n++) {
             kvc_u32 at = n < some.queries ? q0 + n : q0;
             some.row_of[n] = at / t.group;
-            some.head_of[n] = (t.i0 + some.row_of[n]) * heads + t.h * t.group + at % t.group;
+            some.head_of[n] = (t.i0 + some.row_of[n]) * t.heads + t.h * t.group + at % t.group;
         }
         for (kvc_u32 i = 0; i < KVC_READ_PIECES - 1; i++)
             kvc_read_load(t, i);
@@ -282,12 +289,16 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
             for (int n = 0; n < Q; n++) {
                 kvc_u32 c = id + half * KVC_GROUP;
                 if (n < (int)some.queries && c < t.d)
-                    tile_o[((kvc_u64)some.head_of[n] * tiles + t.tile) * t.d + c] = o[half][n];
+                    tile_o[((kvc_u64)some.head_of[n] * t.tiles + t.tile) * t.d + c] = o[half][n];
             }
     }
 }
 
 #define KVC_READ_ROWS 16 /* maximum rows of a block */
+#define KVC_READ_FIND(align)                                                                                           \
+    kvc_read_find(t, arena, head, align, read_count, read_index, read_stride, positions_buffer + positions_offset,     \
+                  causal_offset_buffer + causal_offset_offset, row, rows, rows_each, heads, kv_heads, window,          \
+                  tile_l_buffer + tile_l_offset, tiles, status_words, read_word)
 #define KVC_READ_KERNEL(name, type, Q)                                                                                 \
     KVC_GROUP_KERNEL(read_##name##_##Q)(KVC_ATTENTION, kvc_u32 rows, kvc_u32 rows_each) {                              \
         KVC_SHARED __align__(16) kvc_u8 shared[KVC_READ_PIECES * KVC_READ_BYTES];                                      \
@@ -297,11 +308,9 @@ KVC_DEVICE void kvc_read_tile(struct kvc_read &t, const struct kvc_arena_view &a
         KVC_OPEN_ARENA(arena);                                                                                         \
         KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));                                                                       \
         struct kvc_read t = {shared, keys, score, seen, reads};                                                        \
-        kvc_read_tile<type, Q>(t, arena, head, read_count, read_index, read_stride, q_buffer + q_offset,               \
-                               positions_buffer + positions_offset, causal_offset_buffer + causal_offset_offset, row,  \
-                               rows, rows_each, heads, kv_heads, window, scale, cap, tile_m_buffer + tile_m_offset,    \
-                               tile_l_buffer + tile_l_offset, tile_o_buffer + tile_o_offset, tiles, status_words,      \
-                               read_word);                                                                             \
+        if (KVC_READ_FIND(16))                                                                                         \
+            kvc_read_tile<type, Q>(t, q_buffer + q_offset, row, scale, cap, tile_m_buffer + tile_m_offset,             \
+                                   tile_l_buffer + tile_l_offset, tile_o_buffer + tile_o_offset);                      \
     }
 KVC_READ_KERNEL(f32, KVC_K_F32, 8)
 KVC_READ_KERNEL(f16, KVC_K_F16, 8)
