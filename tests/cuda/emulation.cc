@@ -207,7 +207,7 @@ struct kvc_fake_node {
     int kind; /* 0: kernel, 1: copy, 2: zero */
     const void *kernel;
     dim3 grid, block;
-    uint64_t values[64];
+    uint64_t values[KVC_ARGUMENTS];
     unsigned count;
     struct kvc_fake_node *next;
 };
@@ -220,8 +220,11 @@ static void set_kernel(struct kvc_fake_node *node, const struct cudaKernelNodePa
     node->kernel = params->func;
     node->grid = params->gridDim;
     node->block = params->blockDim;
-    for (node->count = 0; params->kernelParams[node->count]; node->count++)
+    for (node->count = 0; params->kernelParams[node->count]; node->count++) {
+        if (node->count == KVC_ARGUMENTS)
+            abort();
         memcpy(&node->values[node->count], params->kernelParams[node->count], 8);
+    }
 }
 static void set_moved(struct kvc_fake_node *node, int kind, void *to, const void *from, size_t bytes) {
     node->kind = kind;
@@ -278,7 +281,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
     cudaError_t result = kvc_fake_cuda.lost;
     for (struct kvc_fake_node *node = ready->first; node && result == cudaSuccess; node = node->next) {
-        void *pointers[65];
+        void *pointers[KVC_ARGUMENTS + 1];
         for (unsigned i = 0; i < node->count; i++)
             pointers[i] = &node->values[i];
         pointers[node->count] = NULL;
