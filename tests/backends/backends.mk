@@ -6,6 +6,7 @@ check_PROGRAMS += \
 	tests/backends/test_device \
 	tests/backends/test_experts \
 	tests/backends/test_int8 \
+	tests/backends/test_integers \
 	tests/backends/test_linear \
 	tests/backends/test_ref \
 	tests/backends/test_ref_attention \
@@ -18,9 +19,11 @@ check_PROGRAMS += \
 
 if HAVE_X86_SIMD
 check_LTLIBRARIES += tests/backends/libtiles.la
-tests_backends_libtiles_la_SOURCES = tests/backends/tiles.h tests/backends/tiles_linear.c
+tests_backends_libtiles_la_SOURCES = tests/backends/tiles.h tests/backends/tiles_linear.c \
+	tests/backends/tiles_integers.c
 tests_backends_libtiles_la_CFLAGS = $(libcpu_avx512_la_CFLAGS)
 tests_backends_test_tiles_LDADD = tests/backends/libtiles.la $(LDADD)
+tests_backends_test_integers_LDADD = tests/backends/libtiles.la $(LDADD)
 endif
 tests_backends_test_tiles_SOURCES = tests/backends/test_tiles.c
 if HAVE_X86_AMX
