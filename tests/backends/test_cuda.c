@@ -228,7 +228,8 @@ struct run {
     float *logits;
 };
 
-static void open_run(struct run *run, const char *backend, enum kvc_math math, const char *model, const char *spec) {
+static void open_run(struct run *run, const char *backend, enum kvc_math math, const char *model, const char *spec,
+                     enum kvc_type entries) {
     const struct kvc_engine_options options = {.backend = backend, .threads = 1, .math = math};
     const char *source = getenv("top_srcdir");
     struct kvc_session_options session;
@@ -241,6 +242,7 @@ static void open_run(struct run *run, const char *backend, enum kvc_math math, c
         snprintf(path, sizeof path, "%s/%s", source ? source : ".", model);
     kvc_session_defaults(&session);
     session.policy = spec;
+    session.cache_type = entries;
     if (kvc_engine_open(&options, &run->engine, &error) != KVC_OK ||
         kvc_model_open(run->engine, path, &run->model, &error) != KVC_OK ||
         kvc_session_open(run->model, &session, &run->session, &error) != KVC_OK)
@@ -275,11 +277,11 @@ static void same_logits(const struct run run[SIDES], const char *spec, int step)
 
 /* A step is one graph: the host uploads its input, launches the graph, and waits only for the logits. By the last steps
  * every sequence of launches has already occurred, so no new graph is recorded. */
-static void whole_step(enum kvc_math math, const char *model, const char *spec) {
+static void whole_step(enum kvc_math math, const char *model, const char *spec, enum kvc_type entries) {
     struct kvc_session_stats stats[SIDES];
     struct run run[SIDES];
-    open_run(&run[0], "ref", math, model, spec);
-    open_run(&run[1], "cuda", math, model, spec);
+    open_run(&run[0], "ref", math, model, spec, entries);
+    open_run(&run[1], "cuda", math, model, spec, entries);
     same_logits(run, spec, 0);
     for (int step = 1; step <= STEPS; step++) {
         const struct kvc_fake_cuda before = kvc_fake_cuda;
@@ -322,14 +324,17 @@ static void whole_steps(void **state) {
                                         "rocketkv-mt:budget=12,window=4+morphkv:budget=24,window=4"};
     (void)state;
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
-        whole_step(KVC_MATH_FLOAT, "data/demo", specs[i]);
-    whole_step(KVC_MATH_FLOAT, "tests/data/golden/qwen3-moe",
-               "full"); /* Only the device knows which experts a step reads. */
-    whole_step(KVC_MATH_FLOAT, "tests/data/golden/mixtral/model.gguf", "snapkv:budget=24,window=8");
+        whole_step(KVC_MATH_FLOAT, "data/demo", specs[i], KVC_F16);
+    whole_step(KVC_MATH_FLOAT, "tests/data/golden/qwen3-moe", "full",
+               KVC_F16); /* Only the device knows which experts a step reads. */
+    whole_step(KVC_MATH_FLOAT, "tests/data/golden/mixtral/model.gguf", "snapkv:budget=24,window=8", KVC_F16);
 }
 
-/* The same with int8 activations: quantizing them is part of the graph. */
+/* The same with int8 activations: quantizing them is part of the graph, as is quantizing the queries that are
+ * multiplied by Q8_0 entries. */
 static void whole_steps_int8(void **state) {
+    static const char *const specs[] = {"full", "h2o:budget=24,per=head", "morphkv:budget=24,window=2",
+                                        "topk:budget=24"};
     static const enum kvc_type types[] = {KVC_Q8_0, KVC_Q4_0};
     char path[] = "/tmp/kvcull-test-XXXXXX";
     const int file = mkstemp(path);
@@ -342,9 +347,11 @@ static void whole_steps_int8(void **state) {
     snprintf(demo, sizeof demo, "%s/data/demo", source ? source : ".");
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         assert_int_equal(kvc_convert(demo, path, types[i], &error), KVC_OK);
-        whole_step(KVC_MATH_INT8, path, "full");
-        whole_step(KVC_MATH_INT8, path, "h2o:budget=24,per=head");
+        whole_step(KVC_MATH_INT8, path, "full", KVC_F16);
+        whole_step(KVC_MATH_INT8, path, "h2o:budget=24,per=head", KVC_F16);
     }
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        whole_step(KVC_MATH_INT8, path, specs[i], KVC_Q8_0);
     unlink(path);
 }
 
