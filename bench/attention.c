@@ -63,6 +63,17 @@ static void groups(struct kvc_measure *m, uint32_t variant) {
     cache_row(m, &(struct cache){2 * sizes[variant % 6], 2, d, entries, KVC_F16, false, false}, 256);
 }
 
+/* Q8_0 entries multiplied as integers, beside floats: groups of 1, 4 and 7 query heads, with one row and with the rows
+ * of a chunk. */
+static void int8(struct kvc_measure *m, uint32_t variant) {
+    static const uint32_t sizes[] = {1, 4, 7};
+    const uint32_t rows = variant < 6 ? 1 : MEASURE_ROWS, kv_heads = rows == 1 ? 8 : 2, d = variant / 3 % 2 ? 128 : 64;
+    const uint32_t heads = kv_heads * sizes[variant % 3];
+    cache_row(m, &(struct cache){heads, kv_heads, d, MEASURE_ENTRIES, KVC_Q8_0, false, !m->beside},
+              m->settings.once ? kvc_min_u32(rows, 256) : rows);
+}
+
+const struct kvc_measure_operation kvc_measure_int8_attention[] = {{"attention", int8, 12}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_decode_attention[] = {{"attention", decode, 17}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_prefill_attention[] = {
     {"attention", prefill, 9}, {"groups", groups, 24}, {NULL, NULL, 0}};

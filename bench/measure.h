@@ -130,8 +130,9 @@ extern const struct kvc_measure_operation kvc_measure_zero;
     static void operation##_calls(struct kvc_measure *m, uint32_t variant)
 /* The operations of the other tables; each list ends with an entry without a name. */
 extern const struct kvc_measure_operation kvc_measure_layer[], kvc_measure_decode_attention[],
-    kvc_measure_prefill_attention[], kvc_measure_gemm[], kvc_measure_types[], kvc_measure_small_batch[],
-    kvc_measure_decode_linear[], kvc_measure_cached_linear[], kvc_measure_int8[], kvc_measure_select[];
+    kvc_measure_prefill_attention[], kvc_measure_int8_attention[], kvc_measure_gemm[], kvc_measure_types[],
+    kvc_measure_small_batch[], kvc_measure_decode_linear[], kvc_measure_cached_linear[], kvc_measure_int8[],
+    kvc_measure_select[];
 
 enum kvc_measure_other { /* what a table compares each call with, if no other backend is given */
                          KVC_MEASURE_OTHER_NONE,   /* nothing */

@@ -115,7 +115,7 @@ linear)
     ;;
 attention)
     head_of_page 'Attention kernels'
-    for table in attention-decode attention-prefill; do
+    for table in attention-decode attention-prefill attention-int8; do
         run "The table $table, one thread" "$kvcull" bench --table $table --threads 1
         run "The table $table, two threads" "$kvcull" bench --table $table --threads 2
     done

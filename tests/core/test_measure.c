@@ -127,8 +127,9 @@ static void every_table(void **state) {
     static const struct {
         const char *name;
         unsigned rows;
-    } tables[] = {{"attention-decode", 12},
-                  {"attention-prefill", 30},
+    } tables[] = {{"attention-decode", 17},
+                  {"attention-prefill", 33},
+                  {"attention-int8", 12},
                   {"select", 80},
                   {"gemm", 16},
                   {"types", KVC_ALL_TYPES},
