@@ -28,7 +28,8 @@ libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/small_batch.h \
 	backends/cpu/simd/attention/dots.h \
 	backends/cpu/simd/attention/gemm.h backends/cpu/simd/attention/integer_tile.h backends/cpu/simd/attention/attention.h \
-	backends/cpu/simd/integers/integers.h backends/cpu/simd/integers/plain.c backends/cpu/simd/integers/kernels_256.h backends/cpu/simd/integers/pack_512.h backends/cpu/simd/integers/weights_512.h \
+	backends/cpu/simd/integers/integers.h backends/cpu/simd/integers/plain.c backends/cpu/simd/integers/kernels_256.h \
+	backends/cpu/simd/integers/kernels_neon.h backends/cpu/simd/integers/pack_512.h backends/cpu/simd/integers/weights_512.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/delta.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
 	backends/cpu/simd/vector.h backends/cpu/simd/scores/mass.h backends/cpu/simd/scores/entries.h backends/cpu/simd/scores/expected.h backends/cpu/simd/scores/series.h backends/cpu/simd/scores/leverage.h backends/cpu/simd/scores/moments.h backends/cpu/simd/scores/ring_fuse.h \
 	backends/cpu/simd/keep.h backends/cpu/simd/cache.h backends/cpu/simd/scores/score_memo.h \
@@ -71,14 +72,15 @@ endif
 if HAVE_NEON
 noinst_LTLIBRARIES += libcpu_neon.la
 libkvc_la_LIBADD += libcpu_neon.la
-libcpu_neon_la_SOURCES = backends/cpu/simd/linear/neon.c backends/cpu/simd/int8/neon.c backends/cpu/simd/vector_neon.c
+libcpu_neon_la_SOURCES = backends/cpu/simd/linear/neon.c backends/cpu/simd/int8/neon.c backends/cpu/simd/integers/neon.c \
+	backends/cpu/simd/vector_neon.c
 libcpu_neon_la_CFLAGS = $(AM_CFLAGS)
 endif
 
 if HAVE_NEON_DOTPROD
 noinst_LTLIBRARIES += libcpu_neondotprod.la libcpu_neoni8mm.la
 libkvc_la_LIBADD += libcpu_neondotprod.la libcpu_neoni8mm.la
-libcpu_neondotprod_la_SOURCES = backends/cpu/simd/int8/neondotprod.c
+libcpu_neondotprod_la_SOURCES = backends/cpu/simd/int8/neondotprod.c backends/cpu/simd/integers/neondotprod.c
 libcpu_neondotprod_la_CFLAGS = $(AM_CFLAGS) -march=armv8.2-a+dotprod
 libcpu_neoni8mm_la_SOURCES = backends/cpu/simd/int8/neoni8mm.c
 libcpu_neoni8mm_la_CFLAGS = $(AM_CFLAGS) -march=armv8.2-a+dotprod+i8mm

@@ -66,6 +66,15 @@ const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path) 
     case KVC_CPU_AMX:
         return &kvc_integer_amx;
 #endif
+#if defined(KVC_NEON)
+    case KVC_CPU_NEON:
+        return &kvc_integer_neon;
+#endif
+#if defined(KVC_NEON_DOTPROD)
+    case KVC_CPU_NEONDOTPROD:
+    case KVC_CPU_NEONI8MM:
+        return &kvc_integer_neondotprod;
+#endif
     default:
         return &kvc_integer_plain;
     }

@@ -91,6 +91,8 @@ static inline struct seen_range seen_by_all(const struct seen_range *in, uint32_
 extern const struct kvc_integer_kernels kvc_integer_plain;
 extern const struct kvc_integer_kernels kvc_integer_avx2;
 extern const struct kvc_integer_kernels kvc_integer_avx2vnni;
+extern const struct kvc_integer_kernels kvc_integer_neon;
+extern const struct kvc_integer_kernels kvc_integer_neondotprod;
 extern const struct kvc_integer_kernels kvc_integer_avx512vnni;
 extern const struct kvc_integer_kernels kvc_integer_amx;
 

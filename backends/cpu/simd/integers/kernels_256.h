@@ -56,7 +56,7 @@ static void widen_scales(float *scale, uint32_t groups) {
         }
 }
 
-/* Returns true if one of `groups` rows of scales is negative. */
+/* Clears the halves of `groups` rows of scales. */
 static void start_scales(float *scale, uint32_t groups) {
     for (uint32_t g = 0; g < groups; g++)
         memset(halves_of(scale + (size_t)g * KVC_TILE), 0, (size_t)2 * KVC_TILE);
@@ -491,6 +491,7 @@ static void values(const struct kvc_integer_tile *tile, const float *p, const st
     }
 }
 
-const struct kvc_integer_kernels KERNELS = {pack_keys, pack_values, scores, values};
+const struct kvc_integer_kernels KERNELS = {
+    .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores, .values = values};
 
 #endif
