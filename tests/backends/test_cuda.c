@@ -137,7 +137,7 @@ static void linear_shapes(void **state) {
 static void operations(void **state) {
     const char *effort = getenv("KVCULL_CUDA_EFFORT"), *only = getenv("KVCULL_CUDA_ONLY");
     struct kvc_error error = {KVC_OK, ""};
-    static const char *const more[] = {"linear", "expert_linear", "linear_int8", "attention",
+    static const char *const more[] = {"linear",    "expert_linear", "linear_int8", "attention", "attention+integers",
                                        "ring_write"}; /* These launch many kernels each. */
     /* The shared kernels that CUDA kernels replace, those of --math=fast, and the one that clears memory on OpenCL's
      * CPUs. */
