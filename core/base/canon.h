@@ -454,12 +454,12 @@ KVC_INLINE float kvc_int8_take(float m, float x, kvc_i32 sum, float lane) { retu
  *
  * Values. For one query, one tile and one group of channels, top is the largest magnitude of the value scales of the
  * entries that the query sees in the tile, as bits, in any order (kvc_int8_top). Entry j weighs w = kvc_value_weight(p,
- * v * kvc_value_inverse(top)), where v is its value scale: an integer. p is at most 1, so |w| is at most
- * KVC_VALUE_MOST = 16383, 14 bits. For each channel, I is the sum of w times the value's quant over the entries that the query
- * sees. It is exact in any order: |I| is at most 256 * 16383 * 128, below 2^31. A unit that multiplies eight bits takes
- * w as two digits of seven bits, w = 128 (w >> 7) + (w & 127). The tile's output is o = I * kvc_value_unit(top), which
- * is a NaN if a value scale is not finite. If p is a NaN, w has no meaning; l is then a NaN, and so is the output. */
-#define KVC_VALUE_MOST 16383
+ * v * kvc_value_inverse(top)), where v is its value scale: an integer of 14 bits, since p is at most 1. For each
+ * channel, I is the sum of w times the value's quant over the entries that the query sees. It is exact in any order:
+ * |I| is at most 256 * 16383 * 128, below 2^31. A unit that multiplies eight bits takes w as two digits of seven bits,
+ * w = 128 (w
+ * >> 7) + (w & 127). The tile's output is o = I * kvc_value_unit(top), which is a NaN if a value scale is not finite.
+ * If p is a NaN, w has no meaning; l is then a NaN, and so is the output. */
 KVC_INLINE float kvc_value_inverse(kvc_u32 top) {
     return top >= KVC_INFINITY_BITS || top == 0 ? 0.0f : kvc_div(16383.0f, kvc_from_bits(top));
 }

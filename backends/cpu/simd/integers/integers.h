@@ -9,7 +9,7 @@
 #include "backends/cpu/cpu.h"
 #include "core/base/integers.h"
 
-#define INTEGERS_QUERIES 48u           /* the most queries of a call of `scores` or `values` */
+#define INTEGERS_QUERIES 48u              /* the most queries of a call of `scores` or `values` */
 #define INTEGERS_PADDING 16u              /* queries are padded to a multiple of this number */
 #define INTEGERS_BYTES (2 + KVC_Q8_GROUP) /* bytes of a full group of a Q8_0 row */
 
