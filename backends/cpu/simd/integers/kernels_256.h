@@ -492,6 +492,6 @@ static void values(const struct kvc_integer_tile *tile, const float *p, const st
 }
 
 const struct kvc_integer_kernels KERNELS = {
-    .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores, .values = values};
+    .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores, .values = values, .at_once = 48};
 
 #endif

@@ -358,6 +358,6 @@ static void values(const struct kvc_integer_tile *tile, const float *p, const st
 #define TABLE_OF(path) kvc_integer_##path
 #define TABLE(path) TABLE_OF(path)
 const struct kvc_integer_kernels TABLE(PATH) = {
-    .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores, .values = values};
+    .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores, .values = values, .at_once = 48};
 
 #endif
