@@ -147,6 +147,7 @@ static void check(const char *name, const struct kvc_integer_kernels *kernels) {
     static struct tile_case c;
     static struct memory plain, other;
     print_message("%s\n", name);
+    assert_in_range(kernels->at_once, 1, INTEGERS_QUERIES);
     for (uint32_t i = 0; i < 60; i++) {
         c.d = sizes[i % (sizeof sizes / sizeof *sizes)];
         c.count = draw(4) ? 1 + draw(QUERIES) : 1 + draw(8);

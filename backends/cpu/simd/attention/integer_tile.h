@@ -77,6 +77,7 @@ _Static_assert(INTEGERS_QUERIES <= QUERIES_AT_ONCE, "scores of all queries are s
 static void integer_tile(const struct integer_work *work, uint32_t count, const struct seen_range *in, float scale,
                          float cap, struct kept_scores keep, float *s, float *m, float *l, float *o, size_t stride) {
     const uint32_t at_once = work->kernels->at_once;
+    KVC_ASSERT(at_once > 0 && at_once <= INTEGERS_QUERIES);
     for (uint32_t from = 0; from < count; from += at_once) {
         const uint32_t some = kvc_min_u32(count - from, at_once);
         const struct seen_range any = seen_by_all(in + from, some);
