@@ -7,8 +7,9 @@ tokens.
 
 The text's tokens are cut into windows, each with BOS in front if the model has one. The reference is kvcull's --math
 float with F32 entries: float32 arithmetic on the file's own weights. It is compared, row by row, with --math int8
-and llama.cpp: both with F32 entries, where only the arithmetic differs, and both with F16 entries, the default. It
-is also compared with llama.cpp on the file's weights stored as F32, which shows the distance between the engines
+and llama.cpp: both with F32 entries, where only the arithmetic differs, with F16 entries, the default, and with Q8_0
+entries, over which both multiply integers. --math float with Q8_0 entries shows what the entries alone cost. It is
+also compared with llama.cpp on the file's weights stored as F32, which shows the distance between the engines
 when neither quantizes activations. KL is the Kullback-Leibler divergence from the reference's probabilities, in nats
 per token. The excess over llama.cpp's KL with the same entries has a standard error from the windows' differences.
 """
@@ -109,10 +110,13 @@ def compare(np, arguments, lib, name, path, work):
 
     with made(arguments.kvcull, "convert", path, "--type", "f32") as widened:
         rows = [Distance("kvcull float", "f32", None)]
-        for entries in ("f32", "f16"):
-            llama = Distance("llama.cpp", entries, theirs(path, entries))
-            rows += [Distance("kvcull int8", entries, ours("int8", entries), llama), llama]
-        rows.append(Distance("llama.cpp, weights stored as F32", "f32", theirs(widened, "f32")))
+        for entries in ("f32", "f16", "q8_0"):
+            if entries == "q8_0":
+                rows.append(Distance("kvcull float", entries, ours("float", entries)))
+            llama = Distance("llama.cpp", entries, theirs(path, entries)) if lib else None
+            rows += [Distance("kvcull int8", entries, ours("int8", entries), llama)] + ([llama] if lib else [])
+        if lib:
+            rows.append(Distance("llama.cpp, weights stored as F32", "f32", theirs(widened, "f32")))
         for window, tokens in enumerate(windows):
             print(f"{name}: window {window + 1} of {len(windows)}", file=sys.stderr, flush=True)
             measure = ours("float", "f32")(window)
@@ -139,8 +143,9 @@ def main():
     parser.add_argument("--windows", type=positive, default=4, metavar="N", help="number of windows (4)")
     parser.add_argument("--threads", type=positive, default=os.cpu_count(), metavar="N",
                         help="threads of llama.cpp (all cores)")
+    parser.add_argument("--alone", action="store_true", help="measure kvcull only, without llama.cpp")
     arguments = parse(parser)
-    lib = bring_llama()
+    lib = None if arguments.alone else bring_llama()
     import numpy as np  # llama_cpp also needs it
     head = ["file", "logits of", "entries", "KL, mean", "above llama.cpp's", "KL, 99 of 100 below",
             "likeliest the same", "perplexity", "beside float"]

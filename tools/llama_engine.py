@@ -52,7 +52,10 @@ class Llama:
         params = lib.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_seq_max = each * sequences, each, sequences
         params.n_outputs_max = params.n_outputs_max_per_seq = each if outputs else 0
-        params.type_k = params.type_v = {"f16": lib.GGML_TYPE_F16, "f32": lib.GGML_TYPE_F32}[cache]
+        types = {"f16": lib.GGML_TYPE_F16, "f32": lib.GGML_TYPE_F32, "q8_0": lib.GGML_TYPE_Q8_0}
+        params.type_k = params.type_v = types[cache]
+        if cache == "q8_0":  # quantized values need it
+            params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_ENABLED
         self.context = lib.llama_init_from_model(self.model, params)
         if not self.context:
             fail(f"{path}: llama.cpp makes no context of {tokens} tokens for it")

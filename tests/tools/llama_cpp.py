@@ -10,7 +10,8 @@ import tempfile
 import types
 
 __version__ = "0"
-GGML_TYPE_F32, GGML_TYPE_F16 = 0, 1
+GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0 = 0, 1, 8
+LLAMA_FLASH_ATTN_TYPE_ENABLED = 1
 
 
 def kvcull(*arguments):
@@ -53,6 +54,7 @@ def llama_vocab_n_tokens(path):
 
 
 def llama_init_from_model(path, options):
+    assert options.type_k != GGML_TYPE_Q8_0 or options.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_ENABLED
     assert options.type_k == options.type_v and options.n_ctx == options.n_batch * options.n_seq_max
     options.path = path
     return options
@@ -69,7 +71,7 @@ def llama_decode(options, batch):
     if not (batch.logits[0] and batch.pos[0] == 0):
         return 0
     tokens = ",".join(str(batch.token[i]) for i in rows)
-    entries = "f16" if options.type_k == GGML_TYPE_F16 else "f32"
+    entries = {GGML_TYPE_F32: "f32", GGML_TYPE_F16: "f16", GGML_TYPE_Q8_0: "q8_0"}[options.type_k]
     with tempfile.TemporaryDirectory() as work:
         out = os.path.join(work, "out")
         kvcull("logits", "-m", options.path, "--tokens", tokens, "--math", "float", "--kv-type", entries, "-o", out, "-q")

@@ -74,14 +74,20 @@ tool int8_distance --types q4_0 --windows 2 --tokens 40 --text "$work/text" "$de
 that 'int8_distance' [ $status = 0 ]
 # cell ROW NUMBER: a cell of the rows below the header.
 cell() { grep '^| demo q4_0 ' "$work/out" | sed -n "$1p" | cut -d '|' -f $(($2 + 1)) | sed 's/^ *//; s/ *$//'; }
-that 'six rows' [ "$(grep -c '^| demo q4_0 |' "$work/out")" = 6 ]
+that 'nine rows' [ "$(grep -c '^| demo q4_0 |' "$work/out")" = 9 ]
 that 'the measure is no distance from itself' [ "$(cell 1 2) $(cell 1 4) $(cell 1 6) $(cell 1 7) $(cell 1 9)" = 'kvcull float 0 0 100.00 % +0.000 %' ]
 that 'int8 has one' [ "$(cell 2 2) $(cell 2 3)" = 'kvcull int8 f32' ]
 that 'which is not 0' [ "$(cell 2 4)" != 0 ]
 that 'who computes in float32 is none' [ "$(cell 3 2) $(cell 3 3) $(cell 3 4) $(cell 3 8)" = "llama.cpp f32 0 $(cell 1 8)" ]
 that 'F16 entries show' [ "$(cell 5 2) $(cell 5 3)" = 'llama.cpp f16' ]
 that 'in the divergence' [ "$(cell 5 4)" != 0 ]
-that 'the same weights as F32 are none' [ "$(cell 6 4)" = 0 ]
+that 'Q8_0 entries alone' [ "$(cell 6 2) $(cell 6 3)" = 'kvcull float q8_0' ]
+that 'are as far as without integers' [ "$(cell 6 4)" = "$(cell 8 4)" ]
+that 'and farther with integers' [ "$(cell 7 2) $(cell 7 3) $(awk "BEGIN { print ($(cell 7 4) > $(cell 2 4)) }")" = 'kvcull int8 q8_0 1' ]
+that 'the same weights as F32 are none' [ "$(cell 9 4)" = 0 ]
+# Without llama.cpp, its rows are missing.
+tool int8_distance --alone --types q4_0 --windows 1 --tokens 40 --text "$work/text" "$demo"
+that '--alone' [ "$status $(grep -c '^| demo q4_0 |' "$work/out") $(grep -c llama.cpp "$work/out")" = '0 5 1' ]
 nothing_left "$TMPDIR"
 # The program's own value for one window.
 ok convert "$demo" --type q4_0 -o "$work/demo.gguf" -q
