@@ -1,17 +1,19 @@
-/* attention_int8.h - attention over Q8_0 entries in integers (core/base/canon.h). Keys, exp(s - m) and the merge are
- * those of attention.h. */
+/* attention_int8.h - attention over Q8_0 entries as products of integers (core/base/canon.h, "int8: attention over Q8_0
+ * entries"). attention.h finds the keys, computes exp(s - m) and merges the tiles. */
 
-/* The integer weights of a tile's entries, for one group of channels and the current heads. */
+/* struct kvc_tile_weights holds the integer weights of a tile's entries, for one group of channels and up to KVC_HEADS
+ * heads. */
 #if KVC_WORKERS != 1
 
-/* A group of work-items shares them. Words hold the weights of four entries, as two digits of seven bits. */
+/* The work-items of a group share the weights. A word of `low` or `high` holds one digit of the weights of four
+ * entries. A digit has seven bits. */
 struct kvc_tile_weights {
     kvc_u32 top[KVC_GROUP];
     kvc_u32 low[KVC_HEADS][KVC_TILE / 4], high[KVC_HEADS][KVC_TILE / 4];
     kvc_i32 sum[KVC_HEADS][KVC_Q8_GROUP];
 };
 
-/* Computes the scores of the queries of the first `here` heads. A work-item reads an entry once for all of them. */
+/* Computes the scores of the queries of the first `here` heads. A work-item reads an entry once for all these heads. */
 KVC_DEVICE void kvc_tile_scores_int8(struct kvc_tile t, struct kvc_query queries, kvc_u32 here, kvc_u32 d,
                                      float scale) {
     const kvc_u32 groups = kvc_groups_of(d);
@@ -33,7 +35,8 @@ KVC_DEVICE void kvc_tile_scores_int8(struct kvc_tile t, struct kvc_query queries
     KVC_BARRIER();
 }
 
-/* Returns the largest scale of a group of channels. `at` is the offset in bytes from an entry's key to its scale. */
+/* Returns the largest magnitude of the value scales of a group of channels, as bits. `at` is the offset in bytes from
+ * an entry's key to this scale. */
 KVC_DEVICE kvc_u32 kvc_tile_top(struct kvc_tile t, kvc_u64 at, KVC_LOCAL kvc_u32 *shared_top) {
     const kvc_u32 id = KVC_LOCAL_ID();
     kvc_u32 top = 0;
@@ -53,7 +56,7 @@ KVC_DEVICE kvc_u32 kvc_tile_top(struct kvc_tile t, kvc_u64 at, KVC_LOCAL kvc_u32
     return top;
 }
 
-/* Computes the weights. Those of masked entries are 0. Also clears the sums. */
+/* Computes the weights of the first `here` heads. The weight of a masked entry is 0. Also clears the sums. */
 KVC_DEVICE void kvc_tile_weigh(struct kvc_tile t, kvc_u32 here, kvc_u64 at, float inverse,
                                KVC_LOCAL struct kvc_tile_weights *weights) {
     for (kvc_u32 n = KVC_LOCAL_ID(); n < here * (KVC_TILE / 4); n += KVC_GROUP) {
@@ -75,7 +78,7 @@ KVC_DEVICE void kvc_tile_weigh(struct kvc_tile t, kvc_u32 here, kvc_u64 at, floa
     KVC_BARRIER();
 }
 
-/* Transposes 4 x 4 bytes. */
+/* Transposes a matrix of 4 x 4 bytes. */
 KVC_DEVICE void kvc_transpose_bytes(kvc_u32 *word) {
     const kvc_u32 a = word[0], b = word[1], c = word[2], d = word[3];
 #if defined(__CUDA_ARCH__)
@@ -92,8 +95,8 @@ KVC_DEVICE void kvc_transpose_bytes(kvc_u32 *word) {
 #endif
 }
 
-/* Adds up weights times quants of a group with `left` channels. A work-item sums four channels of some entries for all
- * heads. */
+/* Sums weights times quants over the entries of a tile, for one group of channels. The group has min(`left`, 32)
+ * channels. A work-item sums four channels over some of the entries, for all heads. */
 KVC_DEVICE void kvc_tile_sum(struct kvc_tile t, kvc_u32 here, kvc_u64 at, kvc_u32 left,
                              KVC_LOCAL struct kvc_tile_weights *weights) {
     const kvc_u32 c = KVC_LOCAL_ID() % 8 * 4;
@@ -120,7 +123,7 @@ KVC_DEVICE void kvc_tile_sum(struct kvc_tile t, kvc_u32 here, kvc_u64 at, kvc_u3
     KVC_BARRIER();
 }
 
-/* Writes the sums of values of the first `here` heads, d floats each. Heads are `step` floats apart. */
+/* Writes the tile's outputs of the first `here` heads, d floats each. The outputs of heads are `step` floats apart. */
 KVC_DEVICE void kvc_tile_values_int8(struct kvc_tile t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to, kvc_u64 step,
                                      KVC_LOCAL struct kvc_tile_weights *weights) {
     for (kvc_u32 first = 0; first < d; first += KVC_Q8_GROUP) {
@@ -147,7 +150,7 @@ struct kvc_tile_weights {
     float16 factor[KVC_TILE / 16]; /* of each entry; 0 if it is masked */
 };
 
-/* Computes the scores of the queries of the first `here` heads. An entry is read once for all of them. */
+/* Computes the scores of the queries of the first `here` heads. Reads each entry once for all these heads. */
 KVC_DEVICE void kvc_tile_scores_int8(struct kvc_tile *t, struct kvc_query queries, kvc_u32 here, kvc_u32 d,
                                      float scale) {
     const kvc_u32 groups = kvc_groups_of(d);
@@ -174,8 +177,7 @@ KVC_DEVICE int16 kvc_value_weight16(float16 p, float16 factor) {
     return convert_int16(select((float16)(0.0f), w, (w >= -16383.0f) & (w <= 16383.0f)));
 }
 
-/* Computes the weights, and returns the unit of the sums. `at` is the offset in bytes from an entry's key to its scale.
- */
+/* Computes the weights. Returns kvc_value_unit. `at` is the offset in bytes from an entry's key to its value scale. */
 KVC_DEVICE float kvc_tile_weigh(const struct kvc_tile *t, kvc_u32 here, kvc_u64 at, struct kvc_tile_weights *weights) {
     const kvc_u32 vectors = (t->count + 15) / 16;
     kvc_u32 top = 0;
@@ -192,7 +194,7 @@ KVC_DEVICE float kvc_tile_weigh(const struct kvc_tile *t, kvc_u32 here, kvc_u64 
     return kvc_value_unit(top);
 }
 
-/* Writes the sums of values of the first `here` heads, d floats each. Heads are `step` floats apart. */
+/* Writes the tile's outputs of the first `here` heads, d floats each. The outputs of heads are `step` floats apart. */
 KVC_DEVICE void kvc_tile_values_int8(const struct kvc_tile *t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
                                      kvc_u64 step, struct kvc_tile_weights *weights) {
     for (kvc_u32 first = 0; first < d; first += KVC_Q8_GROUP) {
@@ -221,7 +223,7 @@ KVC_DEVICE void kvc_tile_values_int8(const struct kvc_tile *t, kvc_u32 here, kvc
             }
             continue;
         }
-        for (kvc_u32 c = 0; c < d - first; c++) /* the last channels */
+        for (kvc_u32 c = 0; c < d - first; c++) /* a last group with fewer than 32 channels */
             for (kvc_u32 g = 0; g < here; g++) {
                 kvc_i32 sum = 0;
                 for (kvc_u32 j = 0; j < t->count; j++)

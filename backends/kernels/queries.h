@@ -1,11 +1,11 @@
-/* queries.h - queries in eight bits: quantizes them, and multiplies them by Q8_0 keys (core/base/canon.h, "int8:
- * attention over Q8_0 entries"). */
+/* queries.h - quantizes queries to eight bits and multiplies them by Q8_0 keys (core/base/canon.h, "int8: attention
+ * over Q8_0 entries"). */
 
-/* Quantized queries: for each query, 8 words of quants and a scale for each group of 32 channels. A last group with
- * fewer channels is padded with zeros. query_quant is 0 (NULL) if queries are multiplied as floats. */
+/* Quantized queries. Each group of 32 channels of a query has 8 words of quants and a scale. A last group with fewer
+ * channels is padded with zeros. query_quant is 0 (NULL) if attention multiplies floats. */
 #define KVC_QUERIES KVC_SPAN(const kvc_u32, query_quant), KVC_SPAN(const float, query_scale)
 
-/* A work-item quantizes one group of a query. q is [all / groups, d]. */
+/* Quantizes queries q [all / groups, d]. Each work-item quantizes one group of a query. */
 KVC_KERNEL(quantize_queries)
 (KVC_SPAN(const float, q), KVC_SPAN(kvc_u32, query_quant), KVC_SPAN(float, query_scale), kvc_u32 d, kvc_u32 groups,
  kvc_u64 all) {
@@ -30,9 +30,9 @@ KVC_KERNEL(quantize_queries)
     }
 }
 
-/* One quantized query, or several of them. */
+/* One or more quantized queries. */
 struct kvc_query {
-    KVC_GLOBAL const kvc_u32 *quant; /* 0 (NULL): the query is multiplied as floats */
+    KVC_GLOBAL const kvc_u32 *quant; /* 0 (NULL): attention multiplies floats */
     KVC_GLOBAL const float *scale;
 };
 KVC_DEVICE struct kvc_query kvc_query_from(KVC_GLOBAL const kvc_u32 *quant, KVC_GLOBAL const float *scale, kvc_u64 row,
@@ -46,14 +46,14 @@ KVC_DEVICE struct kvc_query kvc_query_from(KVC_GLOBAL const kvc_u32 *quant, KVC_
     kvc_query_from(query_quant_buffer + query_quant_offset, query_scale_buffer + query_scale_offset, row, groups)
 KVC_DEVICE kvc_u32 kvc_groups_of(kvc_u32 d) { return (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP; }
 
-/* A group of a Q8_0 entry. Channels from d on are 0. */
+/* A group of a Q8_0 key. The quants of channels from d on are 0. */
 struct kvc_group {
     struct kvc_half first, second;
     float scale;
 };
 #define KVC_GROUP_AT(row, b) ((row) + (b) * (2 + KVC_Q8_GROUP))
 
-/* Loads a word of four quants of a group, of which `left` exist. */
+/* Loads a word of four quants. If only `left` of them exist, the others are 0. */
 KVC_DEVICE kvc_u32 kvc_load_quants(kvc_bytes from, kvc_i32 left) {
     kvc_u32 word = 0;
     if (left >= 4)
@@ -80,8 +80,8 @@ KVC_DEVICE kvc_i32 kvc_group_dot(const struct kvc_group *group, const struct kvc
                          kvc_half_load(query->quant + b * 8 + 4));
 }
 
-/* Returns the product of a query and a key to each work-item of a team. All work-items of the group must call it. A key
- * of 0 (NULL) is not read. */
+/* Returns the dot product of a query and a key to each work-item of a team. All work-items of the group must call this
+ * function. A key of 0 (NULL) is not read. */
 #if KVC_WORKERS == 1
 KVC_DEVICE float kvc_query_dot(const struct kvc_query *query, kvc_bytes key, kvc_u32 d, KVC_LOCAL float *shared_sum) {
     float dot = 0.0f;
@@ -92,7 +92,7 @@ KVC_DEVICE float kvc_query_dot(const struct kvc_query *query, kvc_bytes key, kvc
     return dot;
 }
 #else
-/* Work-item w of a team multiplies the groups w, w + 4, ... */
+/* Work-item w of a team multiplies groups w, w + KVC_WORKERS, ... */
 KVC_DEVICE float kvc_query_dot(const struct kvc_query *query, kvc_bytes key, kvc_u32 d, KVC_LOCAL float *shared_sum) {
     const kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, groups = kvc_groups_of(d);
     float dot = 0.0f;
@@ -116,7 +116,7 @@ KVC_DEVICE float kvc_query_dot(const struct kvc_query *query, kvc_bytes key, kvc
 #else
         KVC_LOCAL float *team = shared_sum + KVC_LOCAL_ID() / KVC_WORKERS * 2 * KVC_WORKERS;
         team[worker] = scale;
-        team[KVC_WORKERS + worker] = (float)sum; /* exact, as it is below 2^24 */
+        team[KVC_WORKERS + worker] = (float)sum; /* exact, because |sum| is below 2^24 */
         KVC_BARRIER();
         for (kvc_u32 w = 0; w < KVC_WORKERS && from + w < groups; w++)
             dot = kvc_int8_add(team[w], query->scale[from + w], (kvc_i32)team[KVC_WORKERS + w], dot);
@@ -127,8 +127,9 @@ KVC_DEVICE float kvc_query_dot(const struct kvc_query *query, kvc_bytes key, kvc
 }
 #endif
 
-/* Returns the product of a key and a row of q [rows, d], or of `queries` if these exist, to each work-item of a team.
- * All work-items of the group must call it. A key of 0 (NULL) is not read. */
+/* Returns the dot product of a key and row `row` of the queries to each work-item of a team. The queries are `queries`
+ * if its quant is not NULL, and otherwise q [rows, d]. All work-items of the group must call this function. A key of 0
+ * (NULL) is not read. */
 KVC_DEVICE float kvc_key_dot(kvc_u32 type, KVC_GLOBAL const float *q, const struct kvc_query *queries, kvc_u64 row,
                              kvc_bytes key, kvc_u32 d, KVC_LOCAL float *shared_sum) {
     struct kvc_query query;

@@ -444,22 +444,23 @@ KVC_INLINE float kvc_int8_take(float m, float x, kvc_i32 sum, float lane) { retu
 
 /* ---- int8: attention over Q8_0 entries ----------------------------------------------------------------------- */
 
-/* With --math int8, attention over Q8_0 entries multiplies integers. Float entries are multiplied as floats.
+/* With --math int8, attention over Q8_0 entries multiplies integers. Attention over float entries multiplies floats.
  *
- * Scores. A query is divided into the groups of a Q8_0 entry, and each group is quantized as an int8 block of
- * activations is: kvc_int8_top, kvc_int8_scale and kvc_int8_quant over its channels. For group b, I is the sum of the
- * query's quants times the key's quants, exact in any order. With the scales w of the key's group and x of the query's,
- * dot = kvc_int8_add(w, x, I, dot), from 0, groups ascending. The dot product becomes a score, and a tile's scores
- * become p = exp(s - m) and l, as for float entries.
+ * Scores. A Q8_0 entry has groups of KVC_Q8_GROUP channels. A query is divided into the same groups. Each group is
+ * quantized like an int8 block of activations, with kvc_int8_top, kvc_int8_scale and kvc_int8_quant. For each group, I
+ * is the sum of the query's quants times the key's quants. This sum is exact in any order. Let w be the scale of the
+ * key's group and x the scale of the query's group. The dot product starts at 0, and each group, in ascending order,
+ * computes dot = kvc_int8_add(w, x, I, dot). The remaining steps are those for float entries: the dot product becomes a
+ * score, and the scores of a tile become p = exp(s - m) and their sum l.
  *
- * Values. For one query, one tile and one group of channels, top is the largest magnitude of the value scales of the
- * entries that the query sees in the tile, as bits, in any order (kvc_int8_top). Entry j weighs w = kvc_value_weight(p,
- * v * kvc_value_inverse(top)), where v is its value scale: an integer of 14 bits, since p is at most 1. For each
- * channel, I is the sum of w times the value's quant over the entries that the query sees. It is exact in any order:
- * |I| is at most 256 * 16383 * 128, below 2^31. A unit that multiplies eight bits takes w as two digits of seven bits,
- * w = 128 (w
- * >> 7) + (w & 127). The tile's output is o = I * kvc_value_unit(top), which is a NaN if a value scale is not finite.
- * If p is a NaN, w has no meaning; l is then a NaN, and so is the output. */
+ * Values. The following holds for one query, one tile and one group of channels. v is the value scale of an entry. top
+ * is the largest magnitude of v over the entries that the query sees in the tile, as bits (kvc_int8_top, in any order).
+ * The weight of an entry is w = kvc_value_weight(p, v * kvc_value_inverse(top)). It is an integer with a magnitude
+ * below 2^14, because p is at most 1. For each channel, I is the sum of w times the value's quant over the entries that
+ * the query sees. This sum is exact in any order, because |I| is at most 256 * 16383 * 128, which is below 2^31.
+ * Instructions that multiply bytes use w as two digits of seven bits: w = 128 * high + low, where high is w / 128
+ * rounded down. The tile's output is o = I * kvc_value_unit(top). It is a NaN if the value scale of an entry that the
+ * query sees is not finite. If p is a NaN, the value of w does not matter, because l and the output are NaNs. */
 KVC_INLINE float kvc_value_inverse(kvc_u32 top) {
     return top >= KVC_INFINITY_BITS || top == 0 ? 0.0f : kvc_div(16383.0f, kvc_from_bits(top));
 }

@@ -1,5 +1,5 @@
-/* integer_tile.h - template: one tile of attention over Q8_0 entries as products of integers: quantizes queries, and
- * calls the kernels of simd/integers. Scores and probabilities are floats, as for other entries. */
+/* integer_tile.h - template: one tile of attention over Q8_0 entries as products of integers. Quantizes queries and
+ * calls the kernels of simd/integers. Scores and probabilities are floats, as for float entries. */
 #ifndef KVC_SIMD_ATTENTION_INTEGER_TILE_H
 #define KVC_SIMD_ATTENTION_INTEGER_TILE_H
 
@@ -8,12 +8,12 @@
 #include "backends/cpu/simd/integers/integers.h"
 
 struct integer_work {
-    const struct kvc_integer_kernels *kernels; /* NULL: entries are multiplied as floats */
+    const struct kvc_integer_kernels *kernels; /* NULL: attention multiplies floats */
     struct kvc_integer_tile tile;
     struct kvc_integer_queries queries;
 };
 
-/* Places the memory for `queries` queries; with `values`, also the memory that outputs need. */
+/* Lays out the memory for `queries` queries. With `values`, also lays out the memory for outputs. */
 static void integer_lay_out(struct bump *at, uint32_t d, size_t queries, bool values, struct integer_work *work) {
     const size_t groups = integer_groups(d), D = groups * KVC_Q8_GROUP, f = sizeof(float);
     const size_t padded = (queries + INTEGERS_PADDING - 1) / INTEGERS_PADDING * INTEGERS_PADDING + INTEGERS_PADDING;
@@ -62,7 +62,7 @@ static void integer_query(const struct kvc_integer_queries *queries, size_t row,
     }
 }
 
-/* Clears the rows of the queries after the last one. */
+/* Clears INTEGERS_PADDING rows after the last query. */
 static void integer_queries_end(const struct kvc_integer_queries *queries, size_t count, uint32_t d) {
     const size_t groups = integer_groups(d);
     memset(queries->quant + count * groups * KVC_Q8_GROUP, 0, INTEGERS_PADDING * groups * KVC_Q8_GROUP);
@@ -72,8 +72,9 @@ static void integer_queries_end(const struct kvc_integer_queries *queries, size_
 
 _Static_assert(INTEGERS_QUERIES <= QUERIES_AT_ONCE, "scores of all queries are stored");
 
-/* Computes one packed tile for `count` queries: m and l [count], and o [count], rows `stride` floats apart. If a query
- * sees nothing, its m is -inf, its l is 0 and its o is not set. s [QUERIES_AT_ONCE, KVC_TILE] is scratch. */
+/* Computes m [count], l [count] and o [count] of `count` queries over one packed tile. Rows of o are `stride` floats
+ * apart. For a query that sees no entries, m is -inf, l is 0 and o is undefined. s [QUERIES_AT_ONCE, KVC_TILE] is
+ * scratch memory. */
 static void integer_tile(const struct integer_work *work, uint32_t count, const struct seen_range *in, float scale,
                          float cap, struct kept_scores keep, float *s, float *m, float *l, float *o, size_t stride) {
     const uint32_t at_once = work->kernels->at_once;

@@ -1,6 +1,7 @@
-/* amx.c - attention over Q8_0 entries as products of integers, by AMX's tiles, which multiply signed bytes. A tile of
- * scores has 16 queries and 16 entries, and a tile of outputs 16 queries and 16 channels. Few queries are computed by
- * vectors (avx512vnni.c has the same layout of values, and of keys but for their offset). */
+/* amx.c - attention over Q8_0 entries as products of integers, with the tile registers of AMX. AMX multiplies signed
+ * bytes. A tile register holds the scores of 16 queries and 16 entries, or the outputs of 16 queries and 16 channels.
+ * The kernels of avx512vnni.c compute small numbers of queries (most_few). Both files pack values in the same layout.
+ * The layouts of keys differ only in the offset of 128. */
 #define KEY_BITS 0
 #include "backends/cpu/simd/int8/tiles.h"
 #include "backends/cpu/simd/integers/weights_512.h"
@@ -8,7 +9,8 @@
 #define SIDE 16u
 #define CELLS (SIDE * SIDE)
 
-/* The numbers of tiles. Scores: two sums of each of two groups; outputs: high and low digits of two halves. */
+/* The numbers of the tile registers. For scores, the four sums are those of two strips and two groups. For outputs,
+ * they are those of two digits and two halves. */
 enum { SUM_0, SUM_1, SUM_2, SUM_3, LEFT_0, LEFT_1, RIGHT_0, RIGHT_1 };
 
 static void configure(struct kvc_tiles *t, unsigned left_bytes) {
@@ -24,8 +26,8 @@ static void configure(struct kvc_tiles *t, unsigned left_bytes) {
 
 /* ---- scores ---- */
 
-/* Multiplies groups g and g + 1 of 16 queries by those of two strips of 16 keys, or group g only, and stores the sums
- * to sum [strip][group][CELLS]. */
+/* Multiplies one or two groups of 16 queries, loaded in LEFT_0 and LEFT_1, by the same groups of two strips of 16 keys.
+ * Stores the sums to sum [strip][group][CELLS]. */
 INLINE void multiply_groups(struct kvc_tiles *t, const kvc_i8 *words, size_t strip, unsigned groups, kvc_i32 *sum) {
     TILE_ZERO(t, SUM_0);
     TILE_LOAD(t, RIGHT_0, words, 64);
@@ -47,8 +49,8 @@ INLINE void multiply_groups(struct kvc_tiles *t, const kvc_i8 *words, size_t str
     TILE_STORE(t, SUM_2, sum + 2 * CELLS, 64);
 }
 
-/* Adds the sums [strip][group][CELLS] to the dot products of two strips in rows of s, and multiplies them by `factor`
- * after the last group. */
+/* Scales the sums [strip][group][CELLS] and adds them to the dot products of two strips in rows of s. Multiplies the
+ * results by `factor`, which is 1 before the last group. If `fresh`, the dot products start at 0. */
 INLINE void add_groups(const kvc_i32 *sum, const float *x_scale, size_t scales, const float *key_scale, unsigned groups,
                        unsigned rows, bool fresh, float factor, float *s) {
     UNROLL
@@ -69,8 +71,9 @@ INLINE void add_groups(const kvc_i32 *sum, const float *x_scale, size_t scales, 
     }
 }
 
-/* Adds one or two groups, from g on, of up to 16 queries, with the strips of the range, to s [rows, KVC_TILE]. While
- * vectors add the sums of two strips, tiles multiply the next two. `groups` is a constant. */
+/* Adds the products of one or two groups, from group g on, to s [rows, KVC_TILE], for up to 16 queries and the strips
+ * of the range. While vector instructions add the sums of two strips, tile instructions multiply the next two. `groups`
+ * is a compile-time constant. */
 INLINE void score_groups(struct kvc_tiles *t, const struct kvc_integer_tile *tile,
                          const struct kvc_integer_queries *queries, size_t first, size_t g, unsigned groups,
                          unsigned rows, struct seen_range range, float factor, float *s) {
@@ -113,8 +116,8 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
 
 /* ---- values ---- */
 
-/* Multiplies the digits of 16 queries by one group of channels over the blocks `of`, and stores the sums [4][CELLS]:
- * high digits of two halves, and low digits. */
+/* Multiplies the digits of the weights of 16 queries by one group of channels, over the blocks `of` of entries. Stores
+ * the sums to sum [2 digits, high first][2 halves][CELLS]. */
 INLINE void multiply_values(struct kvc_tiles *t, const kvc_i8 *values, const unsigned char *digits,
                             struct seen_range of, kvc_i32 *sum) {
     TILE_ZERO(t, SUM_0);
@@ -150,7 +153,7 @@ static void values(const struct kvc_integer_tile *tile, const float *p, const st
         const uint32_t rows = kvc_min_u32(count - i, SIDE);
         const struct seen_range of = weigh_queries(tile, p, in, i, rows);
         multiply_values(&t, tile->values, tile->digits, of, tile->sums);
-        for (uint32_t g = 0; g < groups; g++) { /* while vectors scale the sums of a group, tiles compute the next */
+        for (uint32_t g = 0; g < groups; g++) { /* tiles compute group g + 1, vectors scale group g */
             const kvc_i32 *sum = tile->sums + g % 2 * 4 * CELLS;
             if (g + 1 < groups)
                 multiply_values(&t, tile->values + 2 * (g + 1) * HALF_BYTES,

@@ -1,5 +1,5 @@
 /* avx2vnni.c - attention over Q8_0 entries as products of integers, for AVX2 with AVX-VNNI. If the compiler does not
- * know AVX-VNNI, this is the same code as for AVX2. */
+ * support AVX-VNNI, the code is the same as in avx2.c. */
 #define KERNELS kvc_integer_avx2vnni
 #if defined(__AVXVNNI__) || defined(__AVX512VNNI__)
 #define PAIRS 0

@@ -1,6 +1,6 @@
-/* avx512vnni.c - attention over Q8_0 entries as products of integers, for AVX-512 with VNNI, which multiplies unsigned
- * by signed bytes. Quants of keys are unsigned, with an offset of 128: each sum begins with -128 times the sum of the
- * query's quants. */
+/* avx512vnni.c - attention over Q8_0 entries as products of integers, for AVX-512 with VNNI. VNNI multiplies unsigned
+ * bytes by signed bytes. Quants of keys are therefore stored as unsigned bytes, with 128 added. To correct for this,
+ * each sum begins with -128 times the sum of the query's quants. */
 #define KEY_BITS 0x80
 #include "backends/cpu/simd/integers/weights_512.h"
 
@@ -14,13 +14,13 @@ INLINE __m512i word(const void *from) {
     return _mm512_set1_epi32(x);
 }
 
-/* Keeps the compiler from moving sums to memory between the rounds of a loop. */
+/* Prevents the compiler from spilling sums to memory between iterations of a loop. */
 INLINE __m512 in_registers(__m512 x) {
     __asm__("" : "+v"(x));
     return x;
 }
 
-/* Adds the products of four unsigned and four signed bytes to each element of sum. */
+/* Adds the products of four unsigned bytes of a and four signed bytes of b to each element of sum. */
 INLINE __m512i add_products(__m512i sum, __m512i a, __m512i b) {
     sum = _mm512_dpbusd_epi32(sum, a, b);
     __asm__("" : "+v"(sum));
@@ -29,7 +29,8 @@ INLINE __m512i add_products(__m512i sum, __m512i a, __m512i b) {
 
 /* ---- scores ---- */
 
-/* Adds eight words of `rows` queries, a group of channels, to their sums with the keys of two strips. */
+/* Adds the products of one group of channels to the sums of `rows` queries and two strips of keys. A group is eight
+ * words of four channels. */
 INLINE void add_words(const kvc_i8 *words, size_t strip, const kvc_i8 *quant, size_t row_bytes, unsigned rows,
                       __m512i sum[SCORE_QUERIES][SCORE_STRIPS]) {
     UNROLL
@@ -48,7 +49,7 @@ INLINE void add_words(const kvc_i8 *words, size_t strip, const kvc_i8 *quant, si
     }
 }
 
-/* Computes the scores of `rows` queries, a constant, with two strips of entries from entry e on. */
+/* Computes the scores of `rows` queries, a compile-time constant, and of two strips of entries, from entry e on. */
 INLINE void score_strips(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries, size_t first,
                          uint32_t e, float scale, unsigned rows, float *s) {
     const size_t groups = integer_groups(tile->d), row_bytes = groups * KVC_Q8_GROUP, strip = STRIP * row_bytes;
@@ -109,7 +110,8 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
 
 /* ---- values ---- */
 
-/* Computes one group of channels of `rows` queries, a constant, over the packed quads from .. to - 1. */
+/* Computes one group of channels of the outputs of `rows` queries over the packed quads from .. to - 1. A quad is four
+ * entries. `rows` is a compile-time constant. */
 INLINE void value_rows(const kvc_i8 *values, const unsigned char *digits, uint32_t from, uint32_t to, unsigned rows,
                        const float *unit, size_t units, uint32_t channels, float *o, size_t stride) {
     __m512i sum[VALUE_QUERIES][4];

@@ -1,19 +1,19 @@
 /* integers.h - attention over Q8_0 entries as products of integers (canon.h, "int8: attention over Q8_0 entries"): the
  * kernels that an instruction set provides for one tile, and the memory that they use.
  *
- * Sums of integers are exact in any order, so each instruction set packs a tile as its instructions need it. All
- * kernels return the same bits. */
+ * Each instruction set packs a tile in the layout that its instructions need. All kernels return the same bits,
+ * because sums of integers are exact in any order. */
 #ifndef KVC_SIMD_INTEGERS_INTEGERS_H
 #define KVC_SIMD_INTEGERS_INTEGERS_H
 
 #include "backends/cpu/cpu.h"
 #include "core/base/integers.h"
 
-#define INTEGERS_QUERIES 48u              /* the most queries of a call of `scores` or `values` */
+#define INTEGERS_QUERIES 48u              /* maximum number of queries in a call of `scores` or `values` */
 #define INTEGERS_PADDING 16u              /* queries are padded to a multiple of this number */
 #define INTEGERS_BYTES (2 + KVC_Q8_GROUP) /* bytes of a full group of a Q8_0 row */
 
-/* The entries low .. high - 1 of a tile, or of the list. low == high: none. */
+/* The entries low .. high - 1 of a tile or of a list. The range is empty if low == high. */
 struct seen_range {
     uint32_t low, high;
 };
@@ -24,15 +24,15 @@ struct kvc_integer_entries {
     size_t value_offset;              /* the distance in bytes from a key to its value */
     struct seen_range range;
     uint32_t d;
-    const unsigned char *const *next; /* the keys that are read after this tile, for prefetching */
+    const unsigned char *const *next; /* the keys of the next tile, for prefetching */
     uint32_t next_count;
 };
 
-/* Packed entries of a tile, and scratch memory of the kernels. G: groups of 32 channels, D = 32 G. */
+/* Packed entries of a tile, and scratch memory of the kernels. G is the number of groups of 32 channels; D = 32 G. */
 struct kvc_integer_tile {
     uint32_t d;
     struct seen_range range;        /* of the packed entries */
-    bool negative;                  /* true if a value scale is negative, which happens only in damaged data */
+    bool negative;                  /* true if a value scale is negative (only in damaged data) */
     kvc_i8 *keys, *values;          /* [KVC_TILE * D], in the kernels' layout */
     float *key_scale, *value_scale; /* [G, KVC_TILE]; 0 outside `range` */
     float *factor;                  /* [G, KVC_TILE]: the second argument of kvc_value_weight */
@@ -41,11 +41,11 @@ struct kvc_integer_tile {
     kvc_i32 *sums;                  /* [2 * INTEGERS_PADDING * KVC_TILE] */
 };
 
-/* Quantized queries of one KV head. Rows count .. padded - 1 are zeros. */
+/* Quantized queries of one KV head. `padded` is the number of rows, including rows of zeros after the last query. */
 struct kvc_integer_queries {
     kvc_i8 *quant; /* [padded, D]; quants of channels d .. D - 1 are 0 */
     float *scale;  /* [padded, G] */
-    kvc_i32 *sum;  /* [padded, G]: sums of the quants of a group */
+    kvc_i32 *sum;  /* [padded, G]: the sum of the quants of each group */
 };
 
 struct kvc_integer_kernels {
@@ -55,14 +55,14 @@ struct kvc_integer_kernels {
      * to s [count, KVC_TILE]. Other elements of these rows are undefined afterwards. */
     void (*scores)(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries, uint32_t first,
                    uint32_t count, struct seen_range range, float scale, float *s);
-    /* Writes the tile's outputs of `count` queries to o, in rows that are `stride` floats apart. p [count, KVC_TILE]
-     * has the values exp(s - m) of the entries in[i] of query i, and zeros up to whole groups of 32 entries. The output
-     * of a query that sees nothing is undefined. */
+    /* Writes the tile's outputs of `count` queries to o, in rows that are `stride` floats apart. Row i of
+     * p [count, KVC_TILE] has exp(s - m) for the entries in[i]. It has zeros for the other entries of the blocks of 32
+     * that in[i] overlaps, and is undefined elsewhere. The output of a query that sees no entries is undefined. */
     void (*values)(const struct kvc_integer_tile *tile, const float *p, const struct seen_range *in, uint32_t count,
                    float *o, size_t stride);
-    uint32_t at_once;                      /* queries whose scores and digits stay in the cache */
-    uint32_t most_few;                     /* up to this number of queries .. */
-    const struct kvc_integer_kernels *few; /* .. these kernels are faster; NULL: none are */
+    uint32_t at_once;                      /* queries per call: their scores and digits fit in the cache */
+    uint32_t most_few;                     /* `few` is faster for up to this number of queries */
+    const struct kvc_integer_kernels *few; /* NULL: no other kernels */
 };
 
 /* Returns the kernels for a number of queries that share a KV head. */
@@ -71,10 +71,10 @@ static inline const struct kvc_integer_kernels *kvc_integers_for(const struct kv
     return kernels->few && queries <= kernels->most_few ? kernels->few : kernels;
 }
 
-/* Returns the number of groups of d channels. */
+/* Returns the number of groups in d channels. */
 static inline uint32_t integer_groups(uint32_t d) { return (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP; }
 
-/* Returns the smallest range that contains all of in [count]. */
+/* Returns the smallest range that contains all ranges of in [count]. */
 static inline struct seen_range seen_by_all(const struct seen_range *in, uint32_t count) {
     struct seen_range any = {KVC_TILE, 0};
     for (uint32_t i = 0; i < count; i++)
@@ -87,7 +87,7 @@ static inline struct seen_range seen_by_all(const struct seen_range *in, uint32_
     return any;
 }
 
-/* In C, for every instruction set. */
+/* Plain C, for any instruction set. */
 extern const struct kvc_integer_kernels kvc_integer_plain;
 extern const struct kvc_integer_kernels kvc_integer_avx2;
 extern const struct kvc_integer_kernels kvc_integer_avx2vnni;

@@ -1,11 +1,12 @@
 /* kernels_256.h - template: attention over Q8_0 entries as products of integers, with vectors of 256 bits.
  *
- * A file integers/<path>.c defines KERNELS, the name of its table, and PAIRS. With PAIRS there is no VNNI: products of
- * two channels are added at a time, in 16-bit elements, and otherwise products of four, in bytes (CHANNELS). Values are
- * 16-bit integers in both cases, because weights have 14 bits.
+ * A file integers/<path>.c defines KERNELS, the name of its table of functions, and PAIRS. PAIRS is 1 without VNNI and
+ * 0 with VNNI. With PAIRS, an instruction multiplies 16-bit integers and adds the products of two channels. With VNNI,
+ * it multiplies bytes and adds the products of four channels (CHANNELS). For values, both multiply 16-bit integers,
+ * because weights have 14 bits.
  *
- *   keys      [KVC_TILE / 8 strips][D / CHANNELS][8 entries][CHANNELS] bytes. Without PAIRS they are unsigned: the
- *             quant plus 128.
+ *   keys      [KVC_TILE / 8 strips][D / CHANNELS][8 entries][CHANNELS] bytes. Without PAIRS, a byte is unsigned:
+ *             the quant plus 128.
  *   values    [G][2 halves][KVC_TILE / 2 pairs][2][8 channels][2 entries] bytes. Half 0 has channels 0 .. 7 and
  *             16 .. 23 of the group, half 1 has channels 8 .. 15 and 24 .. 31. The order of pairs is that of packed
  *             weights (entry_of_pair).
@@ -13,7 +14,7 @@
 #ifndef KVC_SIMD_INTEGERS_KERNELS_256_H
 #define KVC_SIMD_INTEGERS_KERNELS_256_H
 
-#if !defined(KERNELS) && !defined(PAIRS) /* this file is read alone, for example by an editor */
+#if !defined(KERNELS) && !defined(PAIRS) /* a tool, such as an editor, parses this file alone */
 #define KERNELS kvc_integer_avx2
 #define PAIRS 1
 #endif
@@ -27,14 +28,14 @@
 #define WIDTH 8u                           /* 32-bit elements of a vector */
 #define CHANNELS (PAIRS ? 2u : 4u)         /* channels of an element of packed keys */
 #define ELEMENTS (KVC_Q8_GROUP / CHANNELS) /* elements of a group of channels */
-#define QUERIES 4u                         /* queries that are computed together */
-#define CHUNK 64u                          /* entries whose keys stay in the first cache during all queries */
+#define QUERIES 4u                         /* queries of a block of scores or outputs */
+#define CHUNK 64u                          /* entries whose keys stay in the L1 cache during all queries */
 #define NEVER_INLINE __attribute__((noinline))
 
 /* ---- packing ---- */
 
-/* Returns the address of 32 quants of a group. The last group of a row may have fewer channels: a copy then replaces
- * it. */
+/* Returns the address of the 32 quants of a group. If the group has fewer than 32 channels, copies its quants to
+ * `copy`, fills the rest with zeros, and returns `copy`. */
 INLINE const unsigned char *whole_group(const unsigned char *row, uint32_t g, uint32_t d, unsigned char *copy) {
     const unsigned char *quants = row + (size_t)g * INTEGERS_BYTES + 2;
     const uint32_t channels = d - g * KVC_Q8_GROUP;
@@ -45,18 +46,19 @@ INLINE const unsigned char *whole_group(const unsigned char *row, uint32_t g, ui
     return copy;
 }
 
-/* A row [KVC_TILE] of scales first holds them as halves, in its second part. */
+/* Returns the second half of the memory of a row [KVC_TILE] of scales. Packing first stores the scales there as float16
+ * numbers, and widen_scales then converts them in place. */
 INLINE unsigned char *halves_of(float *scale) { return (unsigned char *)scale + KVC_TILE * (sizeof *scale - 2); }
 
 static void widen_scales(float *scale, uint32_t groups) {
     for (uint32_t g = 0; g < groups; g++, scale += KVC_TILE)
-        for (uint32_t e = 0; e < KVC_TILE; e += WIDTH) { /* no half is overwritten before it is read */
+        for (uint32_t e = 0; e < KVC_TILE; e += WIDTH) { /* each float16 is read before it is overwritten */
             const __m128i half = _mm_loadu_si128((const __m128i *)(const void *)(halves_of(scale) + (size_t)2 * e));
             _mm256_storeu_ps(scale + e, _mm256_cvtph_ps(half));
         }
 }
 
-/* Clears the halves of `groups` rows of scales. */
+/* Clears the float16 scales of `groups` rows. */
 static void start_scales(float *scale, uint32_t groups) {
     for (uint32_t g = 0; g < groups; g++)
         memset(halves_of(scale + (size_t)g * KVC_TILE), 0, (size_t)2 * KVC_TILE);
@@ -68,8 +70,8 @@ INLINE void prefetch_row(const unsigned char *row, size_t bytes) {
 }
 
 #if PAIRS
-/* Transposes the pairs of channels of eight entries. x[i] then has pair i in its lower half and pair i + 8 in its upper
- * half. */
+/* Transposes the pairs of channels of eight entries. Afterwards, the lower half of x[i] has pair i, and the upper half
+ * has pair i + 8. */
 INLINE void transpose_pairs(__m256i *x) {
     __m256i y[8], z[8];
     UNROLL
@@ -91,7 +93,7 @@ INLINE void transpose_pairs(__m256i *x) {
     }
 }
 
-/* Packs 32 quants of each of eight entries. */
+/* Packs 32 quants from each of eight entries. */
 INLINE void pack_group(const unsigned char *const *from, kvc_i8 *to) {
     __m256i x[WIDTH];
     UNROLL
@@ -131,7 +133,8 @@ INLINE void pack_group(const unsigned char *const *from, kvc_i8 *to) {
 }
 #endif
 
-/* Entries of a strip outside the range are copies of its nearest entry. */
+/* A strip has WIDTH entries. If one of them is outside the range, the nearest entry of the range is copied to its place
+ * with a scale of 0. */
 static void pack_keys(const struct kvc_integer_entries *from, struct kvc_integer_tile *tile) {
     const uint32_t d = from->d, groups = integer_groups(d), low = from->range.low, high = from->range.high;
     const size_t bytes = d + (size_t)2 * groups;
@@ -159,7 +162,7 @@ static void pack_keys(const struct kvc_integer_entries *from, struct kvc_integer
         }
     }
     widen_scales(tile->key_scale, groups);
-    for (uint32_t g = 0; g < groups && low < high; g++) { /* the copies */
+    for (uint32_t g = 0; g < groups && low < high; g++) { /* the scales of the copies */
         float *scale = tile->key_scale + (size_t)g * KVC_TILE;
         for (uint32_t e = low / WIDTH * WIDTH; e < low; e++)
             scale[e] = 0.0f;
@@ -168,7 +171,7 @@ static void pack_keys(const struct kvc_integer_entries *from, struct kvc_integer
     }
 }
 
-/* The first entry of pair j of a tile: the order of 16 weights after _mm256_packs_epi32. */
+/* Returns the first entry of packed pair j of a tile. _mm256_packs_epi32 leaves 16 weights in this order. */
 INLINE uint32_t entry_of_pair(uint32_t j) { return j / 8 * 16 + (j & 1) * 2 + (j >> 1 & 1) * 8 + (j >> 2 & 1) * 4; }
 
 static void pack_values(const struct kvc_integer_entries *from, struct kvc_integer_tile *tile) {
@@ -206,8 +209,8 @@ static void pack_values(const struct kvc_integer_entries *from, struct kvc_integ
 
 /* ---- scores ---- */
 
-/* Keeps additions in the written order. Compilers would rearrange them into trees, for which there are not enough
- * registers. */
+/* Keeps additions in the written order. Otherwise a compiler may rearrange them into a tree, which needs more registers
+ * than there are. */
 INLINE __m256i in_order(__m256i x) {
     __asm__("" : "+x"(x));
     return x;
@@ -228,11 +231,12 @@ INLINE __m256i broadcast(const void *from) {
     return _mm256_set1_epi32(x);
 }
 
-INLINE __m256i wide_load(const kvc_i8 *from) { /* 16 bytes as 16-bit integers */
+INLINE __m256i wide_load(const kvc_i8 *from) { /* converts 16 bytes to 16-bit integers */
     return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)from));
 }
 
-/* Queries as the dot products read them: rows of `step` bytes, with their scales and sums [groups]. */
+/* Quantized queries in the layout that the dot products read. Each has a row of `step` bytes, scales [groups] and sums
+ * [groups]. */
 struct query_rows {
     const unsigned char *quant;
     size_t step;
@@ -240,7 +244,8 @@ struct query_rows {
     const kvc_i32 *sum;
 };
 
-/* Adds the products of element c of the packed keys, of `strips` strips, with `rows` queries. */
+/* Multiplies one element of the packed keys of `strips` strips by the same channels of `rows` queries, and adds the
+ * products to the sums. */
 INLINE void add_products(unsigned rows, unsigned strips, const kvc_i8 *keys, size_t strip, const unsigned char *quant,
                          size_t step, __m256i sum[QUERIES][QUERIES]) {
     __m256i key[QUERIES];
@@ -264,7 +269,7 @@ INLINE void add_products(unsigned rows, unsigned strips, const kvc_i8 *keys, siz
     }
 }
 
-/* Computes `rows` queries and `strips` strips, whose first entry is e. */
+/* Computes the scores of `rows` queries and `strips` strips, from entry e on. */
 INLINE void score_block(unsigned rows, unsigned strips, const struct kvc_integer_tile *tile,
                         const struct query_rows *queries, uint32_t e, float scale, float *s) {
     const size_t groups = integer_groups(tile->d), strip = groups * KVC_Q8_GROUP * WIDTH;
@@ -306,7 +311,7 @@ INLINE void score_block(unsigned rows, unsigned strips, const struct kvc_integer
         _mm256_storeu_ps(s + r * KVC_TILE + e + v * WIDTH, _mm256_mul_ps(_mm256_set1_ps(scale), dot[r][v]));
 }
 
-/* Computes the entries low .. high - 1, rounded to whole blocks. */
+/* Computes the scores of entries low .. high - 1, with the range extended to whole blocks. */
 #define SCORES(name, rows, strips)                                                                                     \
     static NEVER_INLINE void name(const struct kvc_integer_tile *tile, const struct query_rows *queries, uint32_t low, \
                                   uint32_t high, float scale, float *s) {                                              \
@@ -339,7 +344,7 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
                    uint32_t count, struct seen_range range, float scale, float *s) {
     const size_t groups = integer_groups(tile->d), D = groups * KVC_Q8_GROUP;
 #if PAIRS
-    int16_t *wide = (int16_t *)(void *)tile->sums; /* some queries, [D] each */
+    int16_t *wide = (int16_t *)(void *)tile->sums; /* the quants of `most` queries [D] */
     const uint32_t most = (uint32_t)(2 * INTEGERS_PADDING * KVC_TILE * sizeof *tile->sums / (D * sizeof *wide));
     KVC_ASSERT(most > 0);
     for (uint32_t i = 0, some; i < count; i += some) {
@@ -360,7 +365,7 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
 
 /* ---- values ---- */
 
-/* The factors of the weights of one group of channels, for the entries that a query sees. */
+/* The second arguments of kvc_value_weight for one group of channels and the entries that a query sees. */
 struct factors {
     struct seen_range in;
     float *factor; /* [KVC_TILE], 0 outside `in` */
@@ -390,8 +395,8 @@ static NEVER_INLINE void find_factors(const float *scale, struct seen_range in, 
     to->unit = kvc_value_unit(top);
 }
 
-/* Writes the weights of a query to [KVC_TILE], in the order of packed values; 0 for blocks of 32 entries between `from`
- * and `to` of which the query sees none. */
+/* Writes the weights of a query for entries from .. to - 1 to weight [KVC_TILE], in the order of packed values. Writes
+ * 0 for blocks of 32 entries of which the query sees none. */
 static NEVER_INLINE void find_weights(const float *p, const struct factors *factors, uint32_t from, uint32_t to,
                                       int16_t *weight) {
     const uint32_t low = factors->in.low / 32 * 32, high = (factors->in.high + 31) / 32 * 32;
@@ -409,8 +414,9 @@ static NEVER_INLINE void find_weights(const float *p, const struct factors *fact
         memset(weight + high, 0, (to - high) * sizeof *weight);
 }
 
-/* Adds entries low .. high - 1 for `rows` queries, with weights [KVC_TILE], and `vectors` vectors of eight channels: 4
- * for a whole group, 2 for a half. Writes their outputs to o, in rows `stride` floats apart. */
+/* Sums weights times values over entries low .. high - 1 for `rows` queries, whose weights are [KVC_TILE] each.
+ * Computes `vectors` vectors of eight channels: 4 are a whole group, and 2 are half a group. Writes the outputs to o,
+ * in rows that are `stride` floats apart. */
 INLINE void mix(unsigned rows, unsigned vectors, const kvc_i8 *values, const int16_t *weight, uint32_t low,
                 uint32_t high, const float *unit, float *o, size_t stride) {
     __m256i sum[QUERIES][4];
@@ -453,7 +459,7 @@ MIX(mix_2, 2, 4)
 MIX(mix_3, 3, 2)
 MIX(mix_4, 4, 2)
 
-/* Computes one group of channels of up to QUERIES queries. */
+/* Computes one group of channels of the outputs of up to QUERIES queries. */
 static void mix_queries(const struct kvc_integer_tile *tile, uint32_t g, const float *p, const struct seen_range *in,
                         uint32_t count, struct factors *factors, float *o, size_t stride) {
     const struct seen_range any = seen_by_all(in, count);

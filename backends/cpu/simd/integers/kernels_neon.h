@@ -2,8 +2,9 @@
  * defines PATH and PRODUCTS (int8/neon/parameters.h).
  *
  *   keys      [KVC_TILE / 4 strips][D / 16] packed codes of four entries (int8/neon/four_outputs.h).
- *   values    With SDOT [G][KVC_TILE / 4 quads][32 channels][4 entries] bytes: a weight has two digits, because SDOT
- *             multiplies bytes. Otherwise [G][KVC_TILE][32 channels]: weights are 16-bit integers.
+ *   values    With SDOT: [G][KVC_TILE / 4 quads][32 channels][4 entries] bytes. A weight then has two digits, because
+ *             SDOT multiplies bytes. Without SDOT: [G][KVC_TILE entries][32 channels] bytes. A weight is then a 16-bit
+ *             integer.
  */
 #ifndef KVC_SIMD_INTEGERS_KERNELS_NEON_H
 #define KVC_SIMD_INTEGERS_KERNELS_NEON_H
@@ -17,13 +18,13 @@
 #define KEY_STRIPS (DIGITS ? 4u : 2u)  /* strips of four entries of a block of scores */
 #define BLOCK_ENTRIES (4 * KEY_STRIPS) /* entries of a block of scores */
 #define MIX_ROWS (DIGITS ? 2u : 4u)    /* queries of a block of outputs */
-#define CHUNK 64u                      /* entries whose keys stay in the first cache during all queries */
+#define CHUNK 64u                      /* entries whose keys stay in the L1 cache during all queries */
 #define HALF (KVC_Q8_GROUP / 2)        /* channels of a block of outputs */
 
 /* ---- packing ---- */
 
-/* Returns the address of 32 quants of a group. The last group of a row may have fewer channels: a copy then replaces
- * it. */
+/* Returns the address of the 32 quants of a group. If the group has fewer than 32 channels, copies its quants to
+ * `copy`, fills the rest with zeros, and returns `copy`. */
 INLINE const kvc_i8 *whole_group(const unsigned char *row, uint32_t g, uint32_t d, kvc_i8 *copy) {
     const unsigned char *quants = row + (size_t)g * INTEGERS_BYTES + 2;
     const uint32_t channels = d - g * KVC_Q8_GROUP;
@@ -39,14 +40,14 @@ INLINE void prefetch_row(const unsigned char *row, size_t bytes) {
         __builtin_prefetch(row + b);
 }
 
-/* Finds four rows from entry e on. Rows outside the range are copies of its nearest row. */
+/* Finds the rows of entries e .. e + 3. For an entry outside the range, this is the row of the nearest entry in it. */
 INLINE void four_rows(const struct kvc_integer_entries *from, uint32_t e, size_t offset, const unsigned char **row) {
     for (uint32_t i = 0; i < 4; i++)
         row[i] =
             from->keys[e + i < from->range.low ? from->range.low : kvc_min_u32(e + i, from->range.high - 1)] + offset;
 }
 
-/* Loads 32 quants of group g of each of four rows, and writes the scales of the entries in the range. */
+/* Loads the 32 quants of group g from each of four rows. Writes the scales of those entries that are in the range. */
 INLINE void load_group(const struct kvc_integer_entries *from, const unsigned char *const *row, uint32_t e, uint32_t g,
                        float *scale, int8x16_t x[2][4]) {
     UNROLL
@@ -117,7 +118,7 @@ static void pack_values(const struct kvc_integer_entries *from, struct kvc_integ
 
 /* ---- scores ---- */
 
-/* Computes `rows` queries from `first` on and the entries e .. e + BLOCK_ENTRIES - 1. */
+/* Computes the scores of `rows` queries, from query `first` on, and of entries e .. e + BLOCK_ENTRIES - 1. */
 INLINE void score_block(unsigned rows, const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries,
                         size_t first, uint32_t e, float scale, float *s) {
     const size_t groups = integer_groups(tile->d), D = groups * KVC_Q8_GROUP;
@@ -191,7 +192,7 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
 
 /* ---- values ---- */
 
-/* The factors of the weights of one group of channels, for the entries that a query sees. */
+/* The second arguments of kvc_value_weight for one group of channels and the entries that a query sees. */
 struct factors {
     struct seen_range in;
     float *factor; /* [KVC_TILE], 0 outside `in` */
@@ -220,7 +221,7 @@ struct weights {
 #endif
 };
 
-/* Sets the weights of query r for the entries from .. to - 1, whole blocks of 32. */
+/* Sets the weights of query r for entries from .. to - 1, which are whole blocks of 32. */
 static NEVER_INLINE void find_weights(const float *p, const struct factors *factors, struct seen_range in,
                                       uint32_t from, uint32_t to, struct weights *weights, unsigned r) {
     const uint32_t low = in.low / 32 * 32, high = (in.high + 31) / 32 * 32;
@@ -239,7 +240,8 @@ static NEVER_INLINE void find_weights(const float *p, const struct factors *fact
     }
 }
 
-/* Adds entries low .. high - 1, whole blocks of 32, for `rows` queries and 16 channels. */
+/* Sums weights times values over entries low .. high - 1, which are whole blocks of 32, for `rows` queries and 16
+ * channels. */
 INLINE void mix(unsigned rows, const kvc_i8 *values, const struct weights *weights, uint32_t low, uint32_t high,
                 const float *unit, float *o, size_t stride) {
     int32x4_t sum[MIX_ROWS][4];
@@ -313,7 +315,7 @@ MIX(3)
 MIX(4)
 #endif
 
-/* Computes one group of channels of up to MIX_ROWS queries. */
+/* Computes one group of channels of the outputs of up to MIX_ROWS queries. */
 static void mix_queries(const struct kvc_integer_tile *tile, uint32_t g, const float *p, const struct seen_range *in,
                         uint32_t count, struct factors *factors, float *o, size_t stride) {
     const struct seen_range any = seen_by_all(in, count);

@@ -1,10 +1,13 @@
-/* pack_512.h - template: packs a tile of Q8_0 entries with 512-bit vectors, for VNNI and for AMX. KEY_BITS is a byte
- * that is flipped into every quant of a key: 0x80 turns it into an unsigned byte, 0 leaves it signed.
+/* pack_512.h - template: packs a tile of Q8_0 entries with 512-bit vectors, for VNNI and for AMX. Every quant of a key
+ * is combined with KEY_BITS by exclusive or. 0x80 adds 128 and makes the byte unsigned. 0 leaves the byte signed.
  *
- * Keys: [KVC_TILE / 16][8 G][16 entries][4 channels]. Values: [G][2 halves][KVC_TILE / 4][16 channels][4 entries].
- * The unpack instructions work within 128 bits, so a half holds channels 0-3, 16-19, 4-7, 20-23 of its group, or
- * 8-11, 24-27, 12-15, 28-31; natural_order undoes this. In the same way, the quads of 64 entries are in the order of
- * value_quad, which is also the order of packed weights (weights_512.h). */
+ * Keys: [KVC_TILE / 16 strips][8 G words][16 entries][4 channels].
+ * Values: [G][2 halves][KVC_TILE / 4 quads][16 channels][4 entries].
+ *
+ * The unpack instructions work within lanes of 128 bits, so they change the order of channels. The first half has
+ * channels 0-3, 16-19, 4-7 and 20-23 of its group. The second half has channels 8-11, 24-27, 12-15 and 28-31.
+ * natural_order restores the order. The quads of 64 entries are in the order of value_quad, for the same reason. Packed
+ * weights (weights_512.h) have this order too. */
 #ifndef KVC_SIMD_INTEGERS_PACK_512_H
 #define KVC_SIMD_INTEGERS_PACK_512_H
 
@@ -18,16 +21,17 @@
 #define KEY_BITS 0x80
 #endif
 #define STRIP 16u                          /* entries of a vector of keys */
-#define BLOCK 64u                          /* entries of a packed vector of weights */
-#define HALF_BYTES ((size_t)16 * KVC_TILE) /* of the values of 16 channels */
+#define BLOCK 64u                          /* entries of a vector of packed weights */
+#define HALF_BYTES ((size_t)16 * KVC_TILE) /* bytes of the values of 16 channels */
 
 INLINE uint32_t block_start(uint32_t e) { return e / BLOCK * BLOCK; }
 INLINE uint32_t block_end(uint32_t e) { return (e + BLOCK - 1) / BLOCK * BLOCK; }
 
-/* Returns where quad `quad` of the tile lies among the packed quads. */
+/* Returns the index of the tile's quad `quad` among the packed quads. */
 INLINE uint32_t value_quad(uint32_t quad) { return quad / 16 * 16 + quad % 4 * 4 + quad % 16 / 4; }
 
-/* The rows of some entries. A row outside the tile's range is another row of it. */
+/* Finds the rows of entries first .. first + n - 1. For an entry outside the tile's range, this is the row of the
+ * nearest entry in it. */
 INLINE void rows_of(const struct kvc_integer_entries *from, size_t offset, uint32_t first, unsigned n,
                     const unsigned char **row) {
     const uint32_t low = from->range.low, last = from->range.high - 1;
@@ -40,8 +44,8 @@ INLINE void rows_of(const struct kvc_integer_entries *from, size_t offset, uint3
         row[i] = from->keys[first + i < low ? low : first + i > last ? last : first + i] + offset;
 }
 
-/* Points to the quants of group g of a row; the last group is copied to `copy` and filled with zeros if it has fewer
- * than 32 channels. */
+/* Returns the address of the 32 quants of group g of a row. If the group has fewer than 32 channels, copies its quants
+ * to `copy`, fills the rest with zeros, and returns `copy`. */
 INLINE const unsigned char *group_of(const unsigned char *row, uint32_t g, uint32_t d, unsigned char *copy) {
     const unsigned char *group = row + (size_t)g * INTEGERS_BYTES + 2;
     if ((g + 1) * KVC_Q8_GROUP <= d)
@@ -56,7 +60,7 @@ INLINE __m512i load_pair(const unsigned char *low, const unsigned char *high) {
     return _mm512_inserti64x4(_mm512_castsi256_si512(load_32(low)), load_32(high), 1);
 }
 
-/* Packs one group of 32 channels of 16 keys to eight vectors. */
+/* Packs one group of 32 channels of 16 keys into eight vectors. */
 INLINE void pack_strip(const unsigned char *const *group, kvc_i8 *to) {
     const __m512i flip = _mm512_set1_epi8((char)KEY_BITS);
     __m512i t[8];
@@ -86,8 +90,8 @@ INLINE void pack_strip(const unsigned char *const *group, kvc_i8 *to) {
     }
 }
 
-/* Converts `blocks` of the halves [G, KVC_TILE] to floats. Halves outside the range count as 0. Returns true if one is
- * negative. */
+/* Converts the float16 scales half [G, KVC_TILE] to float, for whole blocks of 64 entries. Scales outside the range
+ * become 0. Returns true if a scale is negative. */
 static bool convert_scales(const kvc_u16 *half, uint32_t groups, struct seen_range range, float *scale) {
     const uint32_t from = block_start(range.low), to = block_end(range.high);
     __m256i any = _mm256_setzero_si256();
@@ -119,7 +123,7 @@ static void pack_keys(const struct kvc_integer_entries *from, struct kvc_integer
     for (uint32_t e = low / STRIP * STRIP; e < high; e += STRIP) {
         const unsigned char *row[STRIP], *group[STRIP];
         rows_of(from, 0, e, STRIP, row);
-        for (uint32_t i = 0; i < STRIP; i++) /* with values they are read next, otherwise the keys of the next tile */
+        for (uint32_t i = 0; i < STRIP; i++) /* prefetch the values or else the next keys */
             if (from->value_offset)
                 prefetch_bytes(row[i] + from->value_offset, bytes);
             else if (e + i < from->next_count)
@@ -135,7 +139,7 @@ static void pack_keys(const struct kvc_integer_entries *from, struct kvc_integer
     convert_scales(half, groups, from->range, tile->key_scale);
 }
 
-/* Packs 32 channels of four values, 64 bytes to each half. */
+/* Packs 32 channels of four values. Writes 64 bytes to each half. */
 INLINE void pack_quad(const unsigned char *const *group, kvc_i8 *to) {
     const __m256i a = load_32(group[0]), b = load_32(group[1]), c = load_32(group[2]), d = load_32(group[3]);
     const __m256i low_ab = _mm256_unpacklo_epi8(a, b), high_ab = _mm256_unpackhi_epi8(a, b);
@@ -170,7 +174,7 @@ static void pack_values(const struct kvc_integer_entries *from, struct kvc_integ
         kvc_integer_plain.pack_values(from, tile);
 }
 
-/* Puts the channels of a group's halves into their order. */
+/* Restores the order of the channels of a group. */
 INLINE void natural_order(__m512 first, __m512 second, __m512 *low, __m512 *high) {
     *low = _mm512_shuffle_f32x4(first, second, 0x88);
     *high = _mm512_shuffle_f32x4(first, second, 0xdd);

@@ -3,7 +3,7 @@
 
 #include "backends/cpu/simd/integers/integers.h"
 
-/* Copies the quants of rows [range] to [KVC_TILE, D] and their scales to [G, KVC_TILE]. */
+/* Copies the quants of the entries in the range to quants [KVC_TILE, D], and their scales to scale [G, KVC_TILE]. */
 static void unpack(const struct kvc_integer_entries *from, size_t offset, kvc_i8 *quants, float *scale) {
     const uint32_t groups = integer_groups(from->d);
     memset(scale, 0, groups * KVC_TILE * sizeof *scale);
@@ -54,7 +54,7 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
     }
 }
 
-/* Computes one query and one group of channels. */
+/* Computes one group of channels of the output of one query. */
 static void weigh(const struct kvc_integer_tile *tile, const float *p, struct seen_range in, uint32_t g, float *o) {
     const uint32_t groups = integer_groups(tile->d), c = g * KVC_Q8_GROUP;
     const float *scale = tile->value_scale + g * KVC_TILE;

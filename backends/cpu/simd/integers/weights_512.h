@@ -1,11 +1,11 @@
-/* weights_512.h - template: the integer weights of values with 512-bit vectors, as two digits of seven bits. */
+/* weights_512.h - template: computes integer weights with 512-bit vectors, as two digits of seven bits. */
 #ifndef KVC_SIMD_INTEGERS_WEIGHTS_512_H
 #define KVC_SIMD_INTEGERS_WEIGHTS_512_H
 
 #include "backends/cpu/simd/integers/pack_512.h"
 
-/* Computes the factors [G, KVC_TILE] of the entries in `range`, 0 for other entries of its blocks of 64, and the units
- * [G]. */
+/* Computes tile->factor [G, KVC_TILE] for the entries in `range`, and unit [G]. Sets the factors of the other entries
+ * in the same blocks of 64 to 0. */
 static void factors(const struct kvc_integer_tile *tile, struct seen_range range, float *unit) {
     const uint32_t groups = integer_groups(tile->d), from = block_start(range.low), to = block_end(range.high);
     for (uint32_t g = 0; g < groups; g++) {
@@ -29,12 +29,12 @@ static void factors(const struct kvc_integer_tile *tile, struct seen_range range
     }
 }
 
-/* Computes the weights of 16 entries. A NaN becomes some weight. */
+/* Computes the weights of 16 entries. If p is a NaN, the weight is unspecified. */
 INLINE __m512i weights_of(const float *p, const float *factor) {
     return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(p), _mm512_loadu_ps(factor)));
 }
 
-/* Stores the digits of the weights of 64 entries to digit [2, KVC_TILE]. */
+/* Stores the high and low digits of the weights of 64 entries to digit [2, KVC_TILE]. */
 INLINE void store_digits(const __m512i *x, unsigned char *digit) {
     const __m512i seven = _mm512_set1_epi16(127), a = _mm512_packs_epi32(x[0], x[1]),
                   b = _mm512_packs_epi32(x[2], x[3]);
@@ -42,8 +42,8 @@ INLINE void store_digits(const __m512i *x, unsigned char *digit) {
     _mm512_storeu_si512(digit + KVC_TILE, _mm512_packus_epi16(_mm512_and_si512(a, seven), _mm512_and_si512(b, seven)));
 }
 
-/* Writes the digits of the weights of a query with p [KVC_TILE] to digit [2, KVC_TILE], for the blocks `of` of entries.
- * The query sees the entries `in`. p is undefined outside whole groups of 32 entries. */
+/* Computes the weights of one query from p [KVC_TILE], and writes their digits to digit [2, KVC_TILE], for the blocks
+ * `of` of entries. The query sees the entries `in`. p is undefined outside the blocks of 32 that `in` overlaps. */
 INLINE void weigh(const float *p, const float *factor, struct seen_range in, struct seen_range of,
                   unsigned char *digit) {
     const uint32_t first = in.low / KVC_LANES * KVC_LANES, end = (in.high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;
@@ -64,8 +64,8 @@ INLINE void weigh(const float *p, const float *factor, struct seen_range in, str
 }
 
 /* Computes the digits [G, INTEGERS_PADDING, 2, KVC_TILE] and the units [count, G] of queries first .. first + count - 1
- * with p [.., KVC_TILE]. The call before this one was for the queries before them. Returns the blocks of 64 entries
- * that have digits. */
+ * from p [.., KVC_TILE]. If first > 0, the previous call must have ended with query first - 1. Returns the range of
+ * entries that have digits, in whole blocks of 64. */
 static struct seen_range weigh_queries(const struct kvc_integer_tile *tile, const float *p, const struct seen_range *in,
                                        uint32_t first, uint32_t count) {
     const uint32_t groups = integer_groups(tile->d);
@@ -87,8 +87,8 @@ static struct seen_range weigh_queries(const struct kvc_integer_tile *tile, cons
     return any;
 }
 
-/* Stores the outputs of 32 channels, of which the last ones may not exist. The sums are of high and low digits of the
- * two halves of a group. */
+/* Stores the outputs of a group of 32 channels, of which only the first `channels` exist. high0 and low0 are the sums
+ * of the high and low digits for the first half of the group, and high1 and low1 for the second half. */
 INLINE void store_group(__m512i high0, __m512i high1, __m512i low0, __m512i low1, float unit, uint32_t channels,
                         float *o) {
     const __m512 first = _mm512_cvtepi32_ps(_mm512_add_epi32(_mm512_slli_epi32(high0, 7), low0));
