@@ -15,8 +15,8 @@ static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head"),
     {"pseudo", KVC_OPTION_INT, "32", 1, PSEUDO_MOST, NULL, "m: number of pseudo tokens run after the prompt"},
     {"content", KVC_OPTION_CHOICE, "tail", 0, 0, "ends|tail|middle|random|file|draft",
-     "which tokens of the prompt they copy; file: those of a file; draft: the first m tokens that the cache of "
-     "content=tail answers"},
+     "source of the pseudo tokens: a part of the prompt; file: a file; draft: the first m tokens of an answer that is "
+     "generated with the cache of content=tail"},
     {"head", KVC_OPTION_INT, "4", 0, PSEUDO_MOST, NULL,
      "content=ends: how many of the prompt's first tokens are among them"},
     {"file", KVC_OPTION_TEXT, "", 0, 0, NULL, "content=file: token ids, separated by white space or commas"},
@@ -166,24 +166,33 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .name = "dapq",
     .summary = "entries that pseudo tokens at the answer's positions attend to",
     .paper = "DapQ: Where Matters More Than What, decoding-aligned compression via position-aware pseudo queries",
-    .idea = "The queries that matter are those of the answer, which does not exist yet. What a query attends to "
-            "depends strongly on its position. So a few pseudo tokens, copies of some of the prompt's tokens, are run "
-            "at the positions that the answer will take. The prompt entries that they attend to are kept. The pseudo "
-            "entries are removed at once, and the answer begins as if they had never existed. With content=draft the "
-            "pseudo tokens are the beginning of an answer that is drafted first, with the cache of content=tail.",
-    .formula = "score_j = sum over pseudo queries i and the group's heads of a_ij, pooled; kept = top B of the prompt; "
-               "content=ends: the prompt's first `head` tokens and its last m - `head`; content=random: pseudo token i "
-               "is token floor(n x / 2^32) of the turn's n tokens, x being the first word of Philox4x32-10 with "
-               "counter (i, 0, 0, 0) and key `seed`; content=draft: the m tokens of highest logits, one after another",
-    .memory = "B entries after the prompt, one more per generated token; during prefill m more in one layer; with "
-              "content=draft, the cache of the copy that drafts, until the prompt begins",
+    .idea =
+        "The queries that matter are those of the answer, which does not exist yet. What a query attends to "
+        "depends strongly on its position. So a few pseudo tokens, copies of some of the prompt's tokens, are run "
+        "at the positions that the answer will take. The prompt entries that they attend to are kept. The pseudo "
+        "entries are removed at once, and the answer begins as if they had never existed. With content=draft, "
+        "the method first drafts the beginning of an answer with the cache of content=tail, and the drafted tokens are "
+        "the pseudo tokens.",
+    .formula =
+        "score_j = sum over pseudo queries i and the group's heads of a_ij, pooled; kept = top B of the prompt; "
+        "content=ends: the prompt's first `head` tokens and its last m - `head`; content=random: pseudo token i "
+        "is token floor(n x / 2^32) of the turn's n tokens, x being the first word of Philox4x32-10 with "
+        "counter (i, 0, 0, 0) and key `seed`; content=draft: m tokens decoded greedily from the cache of content=tail",
+    .memory =
+        "B entries after the prompt, one more per generated token; during prefill m more in one layer; with "
+        "content=draft, also the cache of a second session, which drafts and is closed before the prompt is computed",
     .traffic = "B + generated entries per generated token; content=draft computes the prompt twice",
     .differences =
-        "Each KV head has one selection, from its group's sum (per=head: the paper's). The paper's pseudo tokens are "
-        "the first 4 and the last 28 of the prompt (content=ends). In a chat template the first ones are control "
-        "tokens, and the method is then worse than snapkv; the first tokens of the user's text instead are no better. "
-        "The default is content=tail. content=draft needs a single process; a replay brings the pseudo rows itself "
-        "(docs/measured/dapq.md). Pseudo rows of one layer are removed before the next layer is computed. Scores are "
+        "Each KV head has one selection, from its group's sum. With per=head, each query head has one, as in the "
+        "paper. The "
+        "paper's pseudo tokens are "
+        "the first 4 and the last 28 of the prompt (content=ends). In a chat template the first tokens are control "
+        "tokens. With them as pseudo tokens, the method is worse than snapkv. The first tokens of the user's text are "
+        "no "
+        "better. "
+        "The default is content=tail. content=draft does not work in parallel runs. A replay supplies the rows of "
+        "the pseudo tokens (docs/measured/dapq.md). Pseudo rows of one layer are removed before the next layer is "
+        "computed. Scores are "
         "pooled as those of snapkv; the paper's formula names no pooling (kernel=1), but its baselines pool. Of 40 "
         "questions about texts of 2,000 tokens, the bundled model answers 0.47 with kernel=1 and 0.88 with kernel=7 at "
         "a budget of 64 (content=ends); with snapkv it answers 0.80 (docs/measured/needle.md).",

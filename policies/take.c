@@ -23,7 +23,8 @@ static const struct kvc_option options[] = {
     {"probe_sees", KVC_OPTION_CHOICE, "probes", 0, 0, "chunk|probes",
      "probes attend to the entries held and the chunk, or also to themselves and the probes before them"},
     {"probe_from", KVC_OPTION_CHOICE, "prompt", 0, 0, "prompt|chunk",
-     "the probe: the prompt's last tokens, run with every chunk; or each chunk's own last tokens, not accumulated"},
+     "prompt: the probe is the prompt's last tokens, run with every chunk; chunk: the probe is the last tokens of each "
+     "chunk, without accumulation"},
     KVC_PER_HEAD_OPTION("one selection per KV head, or per query head"),
     KVC_OPTIONS_END};
 
@@ -183,20 +184,23 @@ const struct kvc_policy_class kvc_policy_take = {
     .formula = "A_i = alpha*A_(i-1) + (1-alpha)*Q_i; score = pool(mean over the probe of softmax(A_i K^T/sqrt(d)), "
                "summed over the group); kept = top B (warm-up layers: the entries that layer W-1 keeps, top "
                "warmup_budget before the last chunk)",
-    .memory = "at most chunk + budget (or warmup_budget) entries in every layer at any time of prefill, and with "
-              "probe_sees=probes p more; B entries after the prompt, one more per generated token",
+    .memory = "at most chunk + budget (or warmup_budget) entries in every layer at any time of prefill, plus "
+              "p entries with probe_sees=probes; B entries after the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
     .differences =
-        "Each KV head has one selection, from its group's sum (per=head: the paper's). The paper pools by an average, "
+        "Each KV head has one selection, from its group's sum. With per=head, each query head has one, as in the "
+        "paper. The "
+        "paper pools by an average, "
         "and appends the probe to each chunk without saying whether its tokens attend to each other. "
-        "probe_sees=chunk,pooling=avg,kernel=5 is its text read literally. The defaults keep more of a fact: with "
+        "probe_sees=chunk,pooling=avg,kernel=5 follows its text literally. The defaults keep more of a fact: with "
         "probe_sees=probes, the queries that score a chunk are those of a whole question, and pooling=max,kernel=7 "
-        "(snapkv's) does not dilute a fact that a few entries mark (docs/measured/take.md). The paper sets "
+        "(snapkv's) keeps a fact if a few entries have high scores (docs/measured/take.md). The paper sets "
         "warmup_budget by the context's length, and states one value: 10240 for 128,000 tokens at B = 512, which is "
         "20 B and 8 % of the prompt (warmup_budget=8%); the default is 4 B, for less memory. The paper uses alpha = "
         "0.32 for needles in a haystack and 0.2 for LongBench. Its ablations are probe_from=chunk (without probe), "
-        "warmup_layers=0 (without delay) and both (chunk only); the paper does not say what scores a chunk without the "
-        "probe.",
+        "warmup_layers=0 (without delay) and both (chunk only). The paper does not say which queries score a chunk in "
+        "the "
+        "ablation without probe.",
     .second_turn = "The turn is read chunk by chunk beside the entries held. Its probe is its own last tokens, "
                    "accumulated from its first chunk on. Entries generated before count in that first chunk, where a "
                    "layer holds up to chunk + budget + generated.",

@@ -52,9 +52,10 @@ const struct kvc_policy_class kvc_policy_tova = {
     .memory = "B entries (B + 1 within a decode step)",
     .traffic = "B + 1 entries per generated token",
     .differences =
-        "The sum over a layer's heads replaces their mean, with the same order: the heads' probabilities are "
-        "added per group, then over the groups. Where another method of the policy evicts from a layer, its "
-        "KV heads may hold different tokens, and each decides for itself, as with per=group. The newest "
+        "The paper takes the mean over a layer's heads. This engine takes the sum, which gives the same order: it adds "
+        "the heads' probabilities within each group, and then adds the groups. Where another method of the policy "
+        "evicts from a layer, its "
+        "KV heads may hold different tokens, and tova then selects per KV head, as with per=group. The newest "
         "entry is always kept.",
     .second_turn = "The last query of the new prompt cuts old and new entries to B.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
