@@ -35,7 +35,8 @@ KVC_INLINE float kvc_sqrt(float a) { return KVC_OPENCL_SQRT(a); }
 #else
 #include <float.h>
 #include <stdint.h>
-#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
+/* 16: only _Float16 is evaluated in its own precision, as gcc does with AVX512-FP16; floats are evaluated in float. */
+#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
 #error "kvcull's results are exact: float expressions must be evaluated in float (on 32-bit x86: -msse2 -mfpmath=sse)"
 #endif
 typedef uint8_t kvc_u8;
