@@ -8,7 +8,7 @@
 #include "core/base/backends.h"
 #include "core/base/weight_blocks.h"
 #include "core/check/verify.h"
-#include "tests/backends/ref_fixture.h"
+#include "tests/backends/random_weights.h"
 #include "tests/verify_some.h"
 
 extern const struct kvc_backend_class kvc_backend_cpu;
@@ -119,24 +119,6 @@ static float slow(enum kvc_type type, const unsigned char *row, const int8_t *x,
     default:
         return NAN;
     }
-}
-
-/* Random blocks with moderate scales. */
-static unsigned char *random_weights(enum kvc_type type, size_t rows, size_t K) {
-    const struct kvc_type_block of = kvc_type_block(type);
-    const size_t bytes = rows * kvc_type_row_bytes(type, K);
-    unsigned char *w = malloc(bytes);
-    assert_non_null(w);
-    for (size_t i = 0; i < bytes; i++)
-        w[i] = (unsigned char)draw(256);
-    for (size_t i = 0; i < bytes; i += of.bytes)
-        for (size_t s = 0; s < of.scales; s++) {
-            if (of.wide == 1)
-                w[i + of.scale + s] = (unsigned char)(120 + draw(8));
-            else
-                w[i + of.scale + 2 * s + 1] = (unsigned char)((w[i + of.scale + 2 * s + 1] & 0x83) | 0x2c);
-        }
-    return w;
 }
 
 static void one_type(enum kvc_type type, uint32_t rows, uint32_t N, uint32_t K) {

@@ -13,8 +13,7 @@
 #endif
 
 #include "backends/cpu/ref/ref.h"
-#include "core/base/weight_types.h"
-#include "tests/backends/ref_fixture.h"
+#include "tests/backends/random_weights.h"
 #include "tests/backends/tiles.h"
 #include "tests/check.h"
 
@@ -71,25 +70,13 @@ static void instructions(void **state) {
 #if defined(KVC_X86_SIMD)
 /* Returns false if the path computes the type without tiles. */
 static bool one_linear(struct kvc_device *other, enum kvc_type type, uint32_t rows, uint32_t N, uint32_t K, bool bias) {
-    const size_t bytes = N * kvc_type_row_bytes(type, K);
-    const struct kvc_type_block of = kvc_type_block(type);
     const struct kvc_int8_rows x = {.quant = buffer((size_t)rows * K),
                                     .scale = buffer((size_t)rows * K / 32 * 4),
                                     .sum = buffer((size_t)rows * K / 16 * 4)};
     const struct kvc_span y[2] = {buffer((size_t)rows * N * 4), buffer((size_t)rows * N * 4)}, none = {NULL, 0};
     struct kvc_linear_int8 args = {.x = x, .rows = rows, .bias = bias ? values(N) : none};
     struct kvc_weight *weight;
-    unsigned char *w = malloc(bytes);
-    assert_non_null(w);
-    for (size_t i = 0; i < bytes; i++)
-        w[i] = (unsigned char)draw(256);
-    for (size_t i = 0; i < bytes; i += of.bytes)
-        for (size_t s = 0; s < of.scales; s++) {
-            if (of.wide == 1)
-                w[i + of.scale + s] = (unsigned char)(120 + draw(8));
-            else
-                w[i + of.scale + 2 * s + 1] = (unsigned char)((w[i + of.scale + 2 * s + 1] & 0x83) | 0x2c);
-        }
+    unsigned char *w = random_weights(type, N, K);
     OPS->quantize_rows(device,
                        &(struct kvc_quantize_rows){.y = x, .x = values((size_t)rows * K), .rows = rows, .K = K});
     assert_int_equal(OPS->weight_create(device, type, N, K, w, &weight, NULL), KVC_OK);
