@@ -363,7 +363,7 @@ static void noise_run(struct mass_job *mass) {
         mass->noise = NULL;
         mass->job.known = mass->noisy;
         mass->job.known_stride = mass->tiles * KVC_TILE;
-        mass->job.many = false;
+        mass->job.many = mass->job.integers = false;
         mass->job.at_once = mass->job.group;
     }
 }

@@ -137,6 +137,7 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, struct 
     const uint32_t group = job->group, queries = job->rows->queries, d = job->d, step = job->at_once / group;
     const size_t size = job->many ? packed_size(d) : padded_size(d);
     const enum kvc_type type = job->rows->lists->format.type;
+    KVC_ASSERT(!job->known || (!job->many && !job->integers)); /* known scores need no keys */
     if (!job->known)
         head_keys(tile->head, tile->first, tile->n, work->keys);
     if (work->integer.kernels)
