@@ -588,7 +588,7 @@ enum kvc_status kvc_sampler_open(const struct kvc_sampler_options *options, uint
 void kvc_sampler_close(struct kvc_sampler *sampler);
 /** Adds a token of the prompt to those that the repeat penalty applies to. */
 void kvc_sampler_accept(struct kvc_sampler *sampler, int32_t token);
-/** Draws a token by logits [vocab] and accepts it. */
+/** Draws a token by logits [vocab] and accepts it. Returns -1 if a grammar (kvcull/grammar.h) allows none. */
 int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits);
 
 /** A number to add to the logit of a token, after the penalties. */

@@ -76,6 +76,14 @@ libkvc_la_SOURCES += \
 	models/tokenizer/unicode.c \
 	models/tokenizer/vocab.c
 
+# Grammars that answers must match (jansson, pcre2).
+libkvc_la_SOURCES += \
+	models/grammar/filter.c \
+	models/grammar/gbnf.c \
+	models/grammar/grammar.c \
+	models/grammar/regex.c \
+	models/grammar/schema.c
+
 # Chat templates: a part of Jinja (jansson, utf8proc).
 libkvc_la_SOURCES += \
 	models/jinja/access.c \

@@ -1,11 +1,12 @@
-/* sampler.c - picks the next token: penalties, bias, top-k, temperature, softmax, top-p, min-p, one draw. The same
- * logits and seed give the same token on every machine. */
+/* sampler.c - picks the next token: penalties, bias, top-k, temperature, softmax, top-p, min-p, one draw. A filter may
+ * strike out the token, which is then drawn anew. The same logits and seed give the same token on every machine. */
 #include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/float.h"
 #include "core/base/canon.h"
 #include "core/engine/engine.h"
 #include "core/engine/sampler.h"
+#include "kvcull/grammar.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 #define SORTED_MOST 256u /* if more tokens are wanted, all are sorted at once */
 #define TAIL 17.5f       /* exp(-TAIL) is below 2^-25 */
+#define REFUSALS 8u      /* tokens that a filter refuses one by one before it strikes out many at once */
 
 union slot {
     uint32_t token;
@@ -31,6 +33,7 @@ struct kvc_sampler {
     float *bias;      /* [vocab]; NULL: none is set */
     uint32_t *drawn;  /* [vocab]: how often each token was drawn; NULL: frequency and presence were never set */
     float frequency, presence;
+    struct kvc_token_filter filter; /* `allows` NULL: none */
 };
 
 void kvc_sampler_defaults(struct kvc_sampler_options *options) {
@@ -77,6 +80,8 @@ enum kvc_status kvc_sampler_open(const struct kvc_sampler_options *options, uint
 void kvc_sampler_close(struct kvc_sampler *sampler) {
     if (!sampler)
         return;
+    if (sampler->filter.allows)
+        sampler->filter.close(sampler->filter.user);
     free(sampler->recent);
     free(sampler->order);
     free(sampler->room);
@@ -135,11 +140,29 @@ enum kvc_status kvc_sampler_penalties(struct kvc_sampler *sampler, float frequen
     return KVC_OK;
 }
 
+uint32_t kvc_sampler_vocab(const struct kvc_sampler *sampler) { return sampler->vocab; }
+
+enum kvc_status kvc_sampler_filter(struct kvc_sampler *sampler, const struct kvc_token_filter *filter,
+                                   struct kvc_error *error) {
+    if (filter && !sampler->changed)
+        sampler->changed = malloc(sampler->vocab * sizeof *sampler->changed);
+    if (filter && !sampler->changed)
+        return kvc_fail(error, KVC_RESOURCE, "sampler: no memory for %u tokens", sampler->vocab);
+    if (sampler->filter.allows)
+        sampler->filter.close(sampler->filter.user);
+    sampler->filter = filter ? *filter : (struct kvc_token_filter){0};
+    return KVC_OK;
+}
+
+bool kvc_sampler_whole(const struct kvc_sampler *sampler) {
+    return !sampler->filter.allows || sampler->filter.whole(sampler->filter.user);
+}
+
 /* Returns the logits [vocab] after penalties and bias. If there are none, it returns the caller's array. */
 static const float *change(struct kvc_sampler *sampler, const float *logits) {
     const float penalty = sampler->options.repeat_penalty;
     const uint64_t count = penalty != 1 ? kvc_min_u64(sampler->accepted, sampler->options.repeat_last) : 0;
-    KVC_ASSERT(sampler->changed || (penalty == 1 && !sampler->bias && !sampler->drawn));
+    KVC_ASSERT(sampler->changed || (penalty == 1 && !sampler->bias && !sampler->drawn && !sampler->filter.allows));
     float *changed = sampler->changed;
     if (!changed)
         return logits;
@@ -257,16 +280,46 @@ static uint32_t sampler_draw(struct kvc_sampler *sampler, const float *logits) {
     return order[0];
 }
 
+static uint32_t pick(struct kvc_sampler *sampler, const float *logits) {
+    return sampler->options.temperature > 0 ? sampler_draw(sampler, logits) : sampler_likeliest(logits, sampler->vocab);
+}
+
+/* Strikes out tokens that the filter refuses until it allows the one that is picked. Returns false if it allows none.
+ */
+static bool pick_allowed(struct kvc_sampler *sampler, uint32_t *token) {
+    const struct kvc_token_filter *filter = &sampler->filter;
+    for (uint32_t refused = 0; refused < sampler->vocab; refused++) {
+        *token = pick(sampler, sampler->changed);
+        if (!(sampler->changed[*token] > -INFINITY)) /* all others are struck out, too, or not a number */
+            return false;
+        if (filter->allows(filter->user, (int32_t)*token))
+            return true;
+        sampler->changed[*token] = -INFINITY;
+        if (refused + 1 == REFUSALS)
+            filter->strike(filter->user, sampler->changed);
+    }
+    return false;
+}
+
 int32_t kvc_sample(struct kvc_sampler *sampler, const float *logits) {
     const uint64_t environment = kvc_float_open();
+    const struct kvc_token_filter *filter = &sampler->filter;
     const float *changed = change(sampler, logits);
-    const uint32_t token =
-        sampler->options.temperature > 0 ? sampler_draw(sampler, changed) : sampler_likeliest(changed, sampler->vocab);
+    uint32_t token = 0;
+    bool found = true;
+    if (filter->allows)
+        found = pick_allowed(sampler, &token);
+    else
+        token = pick(sampler, changed);
     kvc_float_close(environment);
+    if (!found)
+        return -1;
     KVC_ASSERT(token < sampler->vocab);
     kvc_sampler_accept(sampler, (int32_t)token);
     if (sampler->drawn)
         sampler->drawn[token]++;
+    if (filter->allows)
+        filter->accept(filter->user, (int32_t)token);
     return (int32_t)token;
 }
 

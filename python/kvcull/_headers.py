@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 #: The public headers, relative to the include folder, in the order in which they include each other.
-NAMES = ("kvcull.h", "kvcull/chat.h", "kvcull/policy.h", "kvcull/saved.h", "kvcull/check.h")
+NAMES = ("kvcull.h", "kvcull/chat.h", "kvcull/grammar.h", "kvcull/policy.h", "kvcull/saved.h", "kvcull/check.h")
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 _CPLUSPLUS = re.compile(r"^#ifdef __cplusplus\n.*?^#endif[^\n]*\n", re.S | re.M)

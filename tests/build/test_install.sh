@@ -10,7 +10,7 @@ source=$(cd "$top_srcdir" && pwd)
 build=$(cd "$top_builddir" && pwd)
 cd "$work" || exit 1
 installed=root/opt/kvcull
-for file in include/kvcull.h include/kvcull/chat.h include/kvcull/policy.h include/kvcull/ranks.h include/kvcull/saved.h include/kvcull/check.h lib/libkvcull.so lib/pkgconfig/kvcull.pc bin/kvcull share/man/man1/kvcull.1; do
+for file in include/kvcull.h include/kvcull/chat.h include/kvcull/grammar.h include/kvcull/policy.h include/kvcull/ranks.h include/kvcull/saved.h include/kvcull/check.h lib/libkvcull.so lib/pkgconfig/kvcull.pc bin/kvcull share/man/man1/kvcull.1; do
     [ -e "$installed/$file" ] || fail "make install left out $file"
 done
 for page in "$build"/docs/man/*.[17]; do

@@ -25,7 +25,7 @@ variant() {
 # header COMPILER: compiles each public header alone, with every warning for the standards.
 header() {
     command -v "$1" >/dev/null || { echo "skip header-$1: no $1"; return; }
-    for header in kvcull.h kvcull/chat.h kvcull/policy.h kvcull/saved.h kvcull/check.h; do
+    for header in kvcull.h kvcull/chat.h kvcull/grammar.h kvcull/policy.h kvcull/saved.h kvcull/check.h; do
         for standard in c11 c2x; do
             echo "#include <$header>" |
                 "$1" -std=$standard -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c - ||

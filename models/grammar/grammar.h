@@ -1,0 +1,37 @@
+/* grammar.h - grammars as patterns of PCRE2: what the translators of schemas and of GBNF share. */
+#ifndef KVC_MODELS_GRAMMAR_GRAMMAR_H
+#define KVC_MODELS_GRAMMAR_GRAMMAR_H
+
+#include "kvcull/grammar.h"
+
+/* A growable pattern. `failed` is true after an allocation has failed or the pattern became too long. */
+struct kvc_regex {
+    char *text; /* terminated by a NUL, which `bytes` does not count */
+    size_t bytes, capacity;
+    bool failed;
+};
+void kvc_regex_add(struct kvc_regex *regex, const char *text, size_t bytes);
+void kvc_regex_put(struct kvc_regex *regex, const char *text);
+__attribute__((format(printf, 2, 3))) void kvc_regex_print(struct kvc_regex *regex, const char *format, ...);
+/* Appends text [bytes] so that the pattern matches just this text, which is UTF-8. */
+void kvc_regex_literal(struct kvc_regex *regex, const char *text, size_t bytes);
+/* Appends one code point, usable inside a class, too. */
+void kvc_regex_code_point(struct kvc_regex *regex, uint32_t code);
+void kvc_regex_free(struct kvc_regex *regex);
+
+/* Translate a schema or a GBNF grammar. Fail as kvc_grammar_open does. */
+enum kvc_status kvc_schema_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
+enum kvc_status kvc_gbnf_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
+
+/* The memory of a series of matches; one thread uses it at a time. */
+struct kvc_matcher {
+    const struct kvc_grammar *grammar;
+    void *data, *context; /* pcre2_match_data, pcre2_match_context */
+    bool exhausted;       /* a match took too many steps or too much memory */
+};
+bool kvc_matcher_open(struct kvc_matcher *matcher, const struct kvc_grammar *grammar); /* false: no memory */
+void kvc_matcher_close(struct kvc_matcher *matcher);
+/* Compares text [bytes], which has room for three more bytes. They are overwritten. */
+enum kvc_grammar_match kvc_matcher_check(struct kvc_matcher *matcher, char *text, size_t bytes);
+
+#endif
