@@ -24,15 +24,21 @@ static enum kvc_status no_memory(struct kvc_error *error) {
     return kvc_fail(error, KVC_RESOURCE, "grammar: no memory");
 }
 
-/* Compiles a pattern. A pattern that the user wrote is named in the message by the offset of the fault. */
+/* Compiles a pattern. A pattern that the user wrote is named in the message by the offset of the fault. A match must be
+ * of the whole text: PCRE2_EXTRA_MATCH_LINE, because partial matches exclude PCRE2_ENDANCHORED. */
 static enum kvc_status compile(const char *regex, size_t bytes, bool users, pcre2_code **code,
                                struct kvc_error *error) {
     int number;
     PCRE2_SIZE at;
     PCRE2_UCHAR reason[200];
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (!context)
+        return no_memory(error);
+    (void)pcre2_set_compile_extra_options(context, PCRE2_EXTRA_MATCH_LINE);
     *code = pcre2_compile((PCRE2_SPTR)regex, bytes,
                           PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &number,
-                          &at, NULL);
+                          &at, context);
+    pcre2_compile_context_free(context);
     if (*code)
         return KVC_OK;
     if (number == PCRE2_ERROR_NOMEMORY || number == 121) /* 121: failed to allocate heap memory */
@@ -108,9 +114,8 @@ void kvc_matcher_close(struct kvc_matcher *matcher) {
 static int match(struct kvc_matcher *matcher, const char *text, size_t bytes) {
     pcre2_set_match_limit(matcher->context,
                           (uint32_t)(STEPS((uint64_t)bytes) < UINT32_MAX ? STEPS(bytes) : UINT32_MAX));
-    const int result =
-        pcre2_match(matcher->grammar->code, (PCRE2_SPTR)text, bytes, 0,
-                    PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_PARTIAL_SOFT, matcher->data, matcher->context);
+    const int result = pcre2_match(matcher->grammar->code, (PCRE2_SPTR)text, bytes, 0,
+                                   PCRE2_ANCHORED | PCRE2_PARTIAL_SOFT, matcher->data, matcher->context);
     if (result == PCRE2_ERROR_MATCHLIMIT || result == PCRE2_ERROR_DEPTHLIMIT || result == PCRE2_ERROR_HEAPLIMIT ||
         result == PCRE2_ERROR_NOMEMORY)
         matcher->exhausted = true;
@@ -142,7 +147,7 @@ enum kvc_grammar_match kvc_matcher_check(struct kvc_matcher *matcher, char *text
         const unsigned missing = (unsigned)(PCRE2_ERROR_UTF8_ERR1 - result + 1);
         const size_t whole = pcre2_get_startchar(matcher->data);
         KVC_ASSERT(whole < bytes && missing <= 3);
-        const bool possible = whole == 0 || match(matcher, text, whole) == PCRE2_ERROR_PARTIAL;
+        const bool possible = whole == 0 || meaning(match(matcher, text, whole)) != KVC_GRAMMAR_WRONG;
         return possible && can_complete(matcher, text, bytes, missing) ? KVC_GRAMMAR_BEGUN : KVC_GRAMMAR_WRONG;
     }
     if (bytes == 0 && result < 0) /* PCRE2 reports no partial match of an empty text */
