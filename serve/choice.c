@@ -39,6 +39,13 @@ enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_err
     return status == KVC_OK ? kvc_sampler_bias(choice->sampler, request->biases, request->bias_count, error) : status;
 }
 
+enum kvc_status serve_choice_begin(struct serve_choice *choice, struct kvc_error *error) {
+    const struct serve_request *request = choice->request;
+    return request->grammar
+               ? kvc_sampler_grammar(choice->sampler, request->serve->model, request->grammar, choice->first, error)
+               : KVC_OK;
+}
+
 static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "answer: no memory"); }
 
 bool serve_choice_record(struct serve_choice *choice, int32_t token, const float *logits) {

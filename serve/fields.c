@@ -80,7 +80,23 @@ static const struct field fields[] = {
      "true with policies that neither evict nor select",
      "continues the cached session of an earlier request if this one begins with its tokens; \"fork\": continues a "
      "copy and leaves the cached session unchanged"},
-    {"ignore_eos", FLAG, C | H, AT(ignore_eos), 0, 0, 0, "false", "does not end an answer at the model's end token"},
+    {"response_format", JSON, C | H, AT(response_format), 0, 0, 0, "any text",
+     "the answer's form: {\"type\": \"json_object\"}: a JSON object; {\"type\": \"json_schema\", \"json_schema\": "
+     "{\"schema\": ...}}: JSON that is valid under the schema; {\"type\": \"text\"}: any text"},
+    {"json_schema", JSON, C | H, AT(json_schema), 0, 0, 0, "none",
+     "a JSON schema under which the answer is valid JSON"},
+    {"regex", STRING, C | H, AT(regex), 0, 0, 0, "none",
+     "a regular expression of PCRE2 that the whole answer matches; empty: none"},
+    {"grammar", STRING, C | H, AT(grammar), 0, 0, 0, "none",
+     "a grammar in llama.cpp's format, GBNF, that the answer follows; empty: none"},
+    {"guided_json", JSON, C | H, AT(guided_json), 0, 0, 0, "none", "another name for json_schema"},
+    {"guided_regex", STRING, C | H, AT(guided_regex), 0, 0, 0, "none", "another name for regex"},
+    {"guided_grammar", STRING, C | H, AT(guided_grammar), 0, 0, 0, "none", "another name for grammar"},
+    {"structured_outputs", JSON, C | H, AT(structured_outputs), 0, 0, 0, "none",
+     "an object with one of json, regex and grammar, which mean the same as the fields above, or \"json_object\": "
+     "true"},
+    {"ignore_eos", FLAG, C | H, AT(ignore_eos), 0, 0, 0, "false",
+     "does not end an answer at the model's end token, unless it has a form or a grammar"},
     {"return_token_ids", FLAG, C | H, AT(return_token_ids), 0, 0, 0, "false",
      "adds token_ids, the answer's token ids, to each choice"},
     {"return_held", FLAG, C | H, AT(return_held), 0, 0, 0, "false",
@@ -112,7 +128,6 @@ static const struct field fields[] = {
     {"tool_choice", NOTHING, H, 0, 0, 0, 0, "none|auto", ""},
     {"functions", NOTHING, H, 0, 0, 0, 0, "", ""},
     {"function_call", NOTHING, H, 0, 0, 0, 0, "none|auto", ""},
-    {"response_format", NOTHING, C | H, 0, 0, 0, 0, "text", ""},
     {"modalities", NOTHING, H, 0, 0, 0, 0, "text", ""},
     {"audio", NOTHING, H, 0, 0, 0, 0, "", ""},
     {"prediction", NOTHING, H, 0, 0, 0, 0, "", ""},
@@ -120,13 +135,7 @@ static const struct field fields[] = {
     /* fields of other servers that would change the answer */
     {"min_tokens", NOTHING, C | H, 0, 0, 0, 0, "0", ""},
     {"top_a", NOTHING, C | H, 0, 0, 0, 0, "0", ""},
-    {"grammar", NOTHING, C | H, 0, 0, 0, 0, "", ""},
-    {"json_schema", NOTHING, C | H, 0, 0, 0, 0, "", ""},
-    {"structured_outputs", NOTHING, C | H, 0, 0, 0, 0, "", ""},
-    {"guided_choice", NOTHING, C | H, 0, 0, 0, 0, "", ""},
-    {"guided_grammar", NOTHING, C | H, 0, 0, 0, 0, "", ""},
-    {"guided_json", NOTHING, C | H, 0, 0, 0, 0, "", ""},
-    {"guided_regex", NOTHING, C | H, 0, 0, 0, 0, "", ""}};
+    {"guided_choice", NOTHING, C | H, 0, 0, 0, 0, "", ""}};
 enum { FIELDS = sizeof fields / sizeof *fields };
 
 static const struct field *fields_find(const char *name, enum serve_where where) {
@@ -296,8 +305,18 @@ static bool ignore(const char *name, enum serve_where where, const struct serve_
     return true;
 }
 
-/* Removes null members. Keeps a message's content, tool call arguments and chat_template_kwargs, because templates can
- * test them for null. */
+/* Returns true if null means something in a member of this name: templates can test for it, and schemas can ask for it.
+ */
+static bool has_nulls(const char *name) {
+    static const char *const names[] = {"arguments",   "chat_template_kwargs", "response_format",
+                                        "json_schema", "guided_json",          "structured_outputs"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Removes null members. Keeps a message's content, which may be null, and what is in members that has_nulls names. */
 static void drop_nulls(json_t *value) {
     const char *name;
     json_t *member;
@@ -306,7 +325,7 @@ static void drop_nulls(json_t *value) {
     json_object_foreach_safe(value, next, name, member) {
         if (json_is_null(member) && strcmp(name, "content") != 0)
             (void)json_object_del(value, name);
-        else if (strcmp(name, "arguments") != 0 && strcmp(name, "chat_template_kwargs") != 0)
+        else if (!has_nulls(name))
             drop_nulls(member);
     }
     json_array_foreach(value, i, member) drop_nulls(member);

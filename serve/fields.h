@@ -27,8 +27,9 @@ struct serve_values {
     int64_t max_tokens, n, seed, top_k, logprobs, top_logprobs,
         cache_prompt; /* -1: absent, for seed, top_k, logprobs and cache_prompt */
     double temperature, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
-    const char *model, *kv, *content, *reasoning_effort;
-    json_t *prompt, *messages, *stop, *logit_bias, *stream_options, *template_values, *tokens;
+    const char *model, *kv, *content, *reasoning_effort, *regex, *guided_regex, *grammar, *guided_grammar;
+    json_t *prompt, *messages, *stop, *logit_bias, *stream_options, *template_values, *tokens, *response_format,
+        *json_schema, *guided_json, *structured_outputs;
 };
 
 /* Fills values with defaults, then with the body's members. Removes null members from the body. Prints the names of

@@ -163,6 +163,22 @@ static void loop_finish(struct serve_loop *loop, struct serve_choice *choice, co
     loop_tell(loop, choice);
 }
 
+/* Returns the reason why an answer ends at this token, or NULL if it goes on. */
+static const char *why_over(const struct serve_choice *choice, int32_t token) {
+    const struct serve_request *request = choice->request;
+    const bool ends = token >= 0 && kvc_token_ends_turn(request->serve->model, token);
+    if (ends)
+        return request->values.ignore_eos && !request->grammar ? NULL : "stop";
+    if (token >= 0)
+        return NULL;
+    if (kvc_sampler_whole(choice->sampler))
+        return "stop";
+    kvc_log_line(request->serve->engine, KVC_LOG_INFO, KVC_LOG_SERVER,
+                 "request %llu, answer %u ends: no token keeps it within its grammar", (unsigned long long)request->id,
+                 choice->index);
+    return "length";
+}
+
 /* Chooses the next token of an answer from logits [vocab]. */
 static void next_token(struct serve_loop *loop, struct serve_choice *choice, const float *logits) {
     struct serve_request *request = choice->request;
@@ -171,8 +187,9 @@ static void next_token(struct serve_loop *loop, struct serve_choice *choice, con
     if (choice->hash)
         kvc_hash_add(choice->hash, logits, loop->serve->info->vocab);
     const int32_t token = kvc_sample(choice->sampler, logits);
-    if (token < 0 || (!request->values.ignore_eos && kvc_token_ends_turn(loop->serve->model, token))) {
-        loop_finish(loop, choice, "stop");
+    const char *why = why_over(choice, token);
+    if (why) {
+        loop_finish(loop, choice, why);
         return;
     }
     if (serve_choice_token(choice, token, logits, &stopped, &error) != KVC_OK) {
@@ -293,7 +310,8 @@ static void end_prompt(struct serve_loop *loop, struct serve_choice *choice) {
     struct kvc_error error;
     for (size_t i = 0; i < choice->prompt->count; i++)
         kvc_sampler_accept(choice->sampler, choice->prompt->items[i]);
-    if (request->values.echo && serve_choice_echo(choice, &error) != KVC_OK)
+    if ((request->values.echo && serve_choice_echo(choice, &error) != KVC_OK) ||
+        serve_choice_begin(choice, &error) != KVC_OK)
         loop_fail(request, &error);
     else if (request->limit == 0)
         loop_finish(loop, choice, "length");

@@ -428,7 +428,9 @@ static bool read_biases(struct serve_request *request, struct serve_error *error
 /* Checks the sampling values by opening a sampler, and closes it again. Each answer opens its own when it begins. */
 static bool check_sampling(struct serve_choice *choice, struct serve_error *error) {
     struct kvc_error cause;
-    const enum kvc_status status = serve_choice_sampler(choice, &cause);
+    enum kvc_status status = serve_choice_sampler(choice, &cause);
+    if (status == KVC_OK)
+        status = serve_choice_begin(choice, &cause);
     kvc_sampler_close(choice->sampler);
     choice->sampler = NULL;
     return status == KVC_OK || refuse_by(error, "sampling", &cause);
@@ -460,7 +462,7 @@ static bool prepare_body(struct serve_request *request, json_t *body, struct ser
     struct serve_values *values = &request->values;
     if (!serve_fields_read(body, request->chat ? SERVE_CHAT : SERVE_COMPLETIONS, request->serve->options, values,
                            error) ||
-        !check_values(request, error) || !read_policy(request, error))
+        !check_values(request, error) || !read_policy(request, error) || !serve_format_read(request, error))
         return false;
     set_unsaid(request);
     values->include_usage = json_is_true(json_object_get(values->stream_options, "include_usage"));
@@ -477,5 +479,7 @@ bool serve_prepare(struct serve_request *request, json_t *body, struct serve_err
     values->model = values->kv = values->content = values->reasoning_effort = NULL;
     values->prompt = values->messages = values->logit_bias = values->stream_options = NULL;
     values->template_values = values->tokens = NULL;
+    values->regex = values->guided_regex = values->grammar = values->guided_grammar = NULL;
+    values->response_format = values->json_schema = values->guided_json = values->structured_outputs = NULL;
     return good;
 }

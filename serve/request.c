@@ -35,6 +35,7 @@ void serve_request_release(struct serve_request *request) {
         return;
     for (size_t i = 0; i < request->choice_count; i++)
         serve_choice_free(&request->choices[i]);
+    kvc_grammar_close(request->grammar); /* after the samplers that use it */
     for (size_t i = 0; i < request->prompt_count; i++)
         free(request->prompts[i].items);
     free(request->choices);

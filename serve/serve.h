@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "cli/cli.h"
+#include "kvcull/grammar.h"
 #include "kvcull/policy.h"
 #include "serve/fields.h"
 #include "serve/metrics.h"
@@ -103,8 +104,9 @@ struct serve_request {
     struct serve_values values; /* JSON pointers are NULL after preparation, except stop, which holds a reference */
     struct kvc_bias *biases;    /* [bias_count] */
     size_t bias_count;
-    char *spec;      /* policy string */
-    unsigned stages; /* stages of the policy */
+    struct kvc_grammar *grammar; /* that the answers match; NULL: any text */
+    char *spec;                  /* policy string */
+    unsigned stages;             /* stages of the policy */
     struct serve_tokens *prompts;
     size_t prompt_count;
     struct serve_choice *choices;
@@ -188,6 +190,9 @@ __attribute__((format(printf, 6, 7))) bool serve_refuse(struct serve_error *erro
 /* prepare.c: turns a body into a request that can be computed. The request keeps no pointers into the body. On failure,
  * returns false and sets error. */
 bool serve_prepare(struct serve_request *request, json_t *body, struct serve_error *error);
+/* format.c: opens the grammar that the request's answers must match, if it has one. On failure, returns false and sets
+ * error. */
+bool serve_format_read(struct serve_request *request, struct serve_error *error);
 /* body.c: parses JSON within limits. On failure, returns NULL and sets error. */
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error);
 /* Estimates the bytes of cache, state and hidden states that a policy needs at its peak. */
@@ -204,6 +209,8 @@ void serve_model_json(struct serve_text *text, const struct serve *serve);
 
 /* choice.c: converts tokens to text. */
 enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_error *error); /* opens its sampler */
+/* Gives the request's grammar to the sampler. To be called when the prompt is computed and echoed. */
+enum kvc_status serve_choice_begin(struct serve_choice *choice, struct kvc_error *error);
 enum kvc_status serve_choice_token(struct serve_choice *choice, int32_t token, const float *logits, bool *stopped,
                                    struct kvc_error *error);
 enum kvc_status serve_choice_echo(struct serve_choice *choice, struct kvc_error *error);

@@ -80,7 +80,7 @@ def errors():
     except openai.BadRequestError as error:
         assert error.param == 'frequency_penalty' and error.type == 'invalid_request_error'
     try:
-        client.chat.completions.create(model='demo', messages=MESSAGES, response_format={'type': 'json_object'})
+        client.chat.completions.create(model='demo', messages=MESSAGES, response_format={'type': 'xml'})
         raise AssertionError('it was not refused')
     except openai.BadRequestError as error:
         assert error.param == 'response_format' and error.code == 'unsupported_parameter'

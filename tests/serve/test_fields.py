@@ -47,11 +47,11 @@ def nothing_is_asked():
 
 def something_is_asked():
     for field, value in (
-            ('response_format', {'type': 'json_object'}), ('response_format', {'type': 'json_schema', 'json_schema': {}}),
+            ('response_format', {'type': 'xml'}), ('response_format', {'type': 'json_schema', 'json_schema': {}}),
             ('response_format', {'type': 'text', 'more': 1}), ('tool_choice', 'required'),
             ('tool_choice', {'type': 'function', 'function': {'name': 'f'}}), ('tools', [{}]), ('functions', [{}]),
             ('modalities', ['text', 'audio']), ('audio', {'voice': 'a'}), ('prediction', {'type': 'content'}),
-            ('grammar', 'root ::= "a"'), ('guided_json', {'type': 'object'}), ('min_tokens', 3), ('top_a', 0.5),
+            ('grammar', 'root := "a"'), ('guided_json', 5), ('guided_choice', ['a']), ('min_tokens', 3), ('top_a', 0.5),
             ('frequency_penalty', 2.5), ('presence_penalty', -3), ('frequency_penalty', 'much'), ('seed', -2),
             ('top_k', -2), ('max_tokens', -2), ('max_tokens', 1.5), ('stop', [3]), ('model', 5)):
         server.refused(CHAT, 400, field, **{'messages': HELLO, field: value})

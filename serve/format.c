@@ -1,0 +1,162 @@
+/* format.c - the grammar that a request's answers must match. One of several fields gives it: OpenAI's response_format,
+ * or a field of llama.cpp or vLLM. */
+#include <stddef.h>
+#include <string.h>
+
+#include "serve/serve.h"
+
+#define AT(member) offsetof(struct serve_values, member)
+
+/* What a request says about the form of its answers. */
+struct format {
+    const char *field; /* NULL: nothing */
+    enum kvc_grammar_kind kind;
+    const char *text;     /* the grammar, or NULL if it is in `schema` */
+    const json_t *schema; /* NULL: any object */
+};
+
+/* The fields whose value is a grammar. */
+static const struct source {
+    const char *name;
+    enum kvc_grammar_kind kind;
+    size_t target;
+    bool is_json;
+} sources[] = {{"json_schema", KVC_GRAMMAR_JSON_SCHEMA, AT(json_schema), true},
+               {"guided_json", KVC_GRAMMAR_JSON_SCHEMA, AT(guided_json), true},
+               {"regex", KVC_GRAMMAR_REGEX, AT(regex), false},
+               {"guided_regex", KVC_GRAMMAR_REGEX, AT(guided_regex), false},
+               {"grammar", KVC_GRAMMAR_GBNF, AT(grammar), false},
+               {"guided_grammar", KVC_GRAMMAR_GBNF, AT(guided_grammar), false}};
+
+static bool format_refuse(struct serve_error *error, const char *field, const char *what) {
+    return serve_refuse(error, 400, SERVE_INVALID, field, NULL, "%s: %s", field, what);
+}
+
+/* Notes that a field gives a grammar. Refuses a second one. */
+static bool give(struct format *format, const char *field, enum kvc_grammar_kind kind, const char *text,
+                 const json_t *schema, struct serve_error *error) {
+    if (format->field && strcmp(format->field, field) == 0)
+        return format_refuse(error, field, "must have only one of json, json_object, regex and grammar");
+    if (format->field)
+        return serve_refuse(error, 400, SERVE_INVALID, field, NULL, "%s: %s is given, too; only one of them may be",
+                            field, format->field);
+    *format = (struct format){field, kind, text, schema};
+    return true;
+}
+
+/* Notes a JSON schema, given as an object or as its text. */
+static bool give_schema(struct format *format, const char *field, const json_t *schema, struct serve_error *error) {
+    if (!json_is_object(schema) && !json_is_string(schema))
+        return format_refuse(error, field, "the schema must be an object or a text");
+    return give(format, field, KVC_GRAMMAR_JSON_SCHEMA, json_string_value(schema), schema, error);
+}
+
+/* Refuses members with other names than names [..., NULL], unless they are null. */
+static bool check_members(const json_t *object, const char *const *names, const char *field,
+                          struct serve_error *error) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)object, name, value) {
+        char clean[60];
+        size_t i = 0;
+        while (names[i] && strcmp(names[i], name) != 0)
+            i++;
+        if (names[i] || json_is_null(value))
+            continue;
+        kvc_printable(name, strlen(name), clean, sizeof clean);
+        return serve_refuse(error, 400, SERVE_INVALID, field, "unsupported_parameter", "%s: %s: not supported here",
+                            field, clean);
+    }
+    return true;
+}
+
+/* Returns a member that is not null, or NULL. */
+static const json_t *member(const json_t *object, const char *name) {
+    const json_t *value = json_object_get(object, name);
+    return json_is_null(value) ? NULL : value;
+}
+
+/* Reads response_format: {"type": "json_schema", "json_schema": {"schema": ...}}, or the schema directly in it. */
+static bool read_response_format(const json_t *value, struct format *format, struct serve_error *error) {
+    static const char *const name = "response_format", *const names[] = {"type", "json_schema", "schema", NULL},
+                             *const inner[] = {"name", "description", "strict", "schema", NULL};
+    const char *type = json_string_value(member(value, "type"));
+    const json_t *object = member(value, "json_schema"), *schema = member(value, "schema");
+    const bool any = type && strcmp(type, "json_object") == 0, text = type && strcmp(type, "text") == 0;
+    if (!json_is_object(value) || !type || (!any && !text && strcmp(type, "json_schema") != 0))
+        return serve_refuse(error, 400, SERVE_INVALID, name, "unsupported_parameter",
+                            "%s: type must be text, json_object or json_schema", name);
+    if (!check_members(value, names, name, error) || !check_members(object, inner, name, error))
+        return false;
+    if ((text && (object || schema)) || (any && object) || (object && schema))
+        return format_refuse(error, name, "has a schema that does not belong to its type");
+    if (object && !json_is_object(object))
+        return format_refuse(error, name, "json_schema must be an object");
+    if (text)
+        return true;
+    schema = schema ? schema : member(object, "schema");
+    if (schema)
+        return give_schema(format, name, schema, error);
+    return any ? give(format, name, KVC_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\"}", NULL, error)
+               : format_refuse(error, name, "json_schema must have a schema");
+}
+
+/* Reads vLLM's structured_outputs, an object with one grammar. */
+static bool read_structured(const json_t *value, struct format *format, struct serve_error *error) {
+    static const char *const name = "structured_outputs", *const names[] = {"json", "json_object", "regex", "grammar",
+                                                                            NULL};
+    const json_t *schema = member(value, "json"), *any = member(value, "json_object"), *regex = member(value, "regex"),
+                 *grammar = member(value, "grammar");
+    if (!json_is_object(value))
+        return format_refuse(error, name, "must be an object");
+    if (!check_members(value, names, name, error))
+        return false;
+    if ((any && !json_is_boolean(any)) || (regex && !json_is_string(regex)) || (grammar && !json_is_string(grammar)))
+        return format_refuse(error, name, "json_object must be true or false, regex and grammar must be texts");
+    return (!schema || give_schema(format, name, schema, error)) &&
+           (!json_is_true(any) || give(format, name, KVC_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\"}", NULL, error)) &&
+           (!regex || give(format, name, KVC_GRAMMAR_REGEX, json_string_value(regex), NULL, error)) &&
+           (!grammar || give(format, name, KVC_GRAMMAR_GBNF, json_string_value(grammar), NULL, error));
+}
+
+static bool read_source(const struct source *source, const struct serve_values *values, struct format *format,
+                        struct serve_error *error) {
+    const void *target = (const char *)values + source->target;
+    const json_t *schema = source->is_json ? *(json_t *const *)target : NULL;
+    const char *text = source->is_json ? NULL : *(const char *const *)target;
+    if (schema)
+        return give_schema(format, source->name, schema, error);
+    return !text || !*text || give(format, source->name, source->kind, text, NULL, error);
+}
+
+/* Opens the grammar. The client gets the library's message if the grammar is wrong. */
+static bool open_grammar(struct serve_request *request, const struct format *format, struct serve_error *error) {
+    struct kvc_error cause;
+    char *written = format->text ? NULL : json_dumps(format->schema, JSON_COMPACT);
+    const char *text = format->text ? format->text : written;
+    if (!text || cli_json_lost()) {
+        cli_json_free(written);
+        return serve_refuse(error, 500, "server_error", "", NULL, "the server has no memory for this request");
+    }
+    const enum kvc_status status = kvc_grammar_open(format->kind, text, strlen(text), &request->grammar, &cause);
+    cli_json_free(written);
+    if (status == KVC_OK)
+        return true;
+    if (status == KVC_USAGE)
+        return format_refuse(error, format->field, cause.text);
+    fprintf(stderr, "kvcull serve: %s\n", cause.text);
+    return serve_refuse(error, 500, "server_error", "", NULL, "the server could not prepare this request");
+}
+
+bool serve_format_read(struct serve_request *request, struct serve_error *error) {
+    const struct serve_values *values = &request->values;
+    struct format format = {0};
+    if (values->response_format && !read_response_format(values->response_format, &format, error))
+        return false;
+    if (values->structured_outputs && !read_structured(values->structured_outputs, &format, error))
+        return false;
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
+        if (!read_source(&sources[i], values, &format, error))
+            return false;
+    return !format.field || open_grammar(request, &format, error);
+}
