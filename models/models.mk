@@ -82,7 +82,12 @@ libkvc_la_SOURCES += \
 	models/grammar/gbnf.c \
 	models/grammar/grammar.c \
 	models/grammar/regex.c \
-	models/grammar/schema.c
+	models/grammar/schema.c \
+	models/grammar/schema_nested.c \
+	models/grammar/schema_number.c \
+	models/grammar/schema_string.c \
+	models/grammar/schema_text.c \
+	models/grammar/schema_types.c
 
 # Chat templates: a part of Jinja (jansson, utf8proc).
 libkvc_la_SOURCES += \
