@@ -41,7 +41,7 @@ static enum kvc_status compile(const char *regex, size_t bytes, bool users, pcre
     pcre2_compile_context_free(context);
     if (*code)
         return KVC_OK;
-    if (number == PCRE2_ERROR_NOMEMORY || number == 121) /* 121: failed to allocate heap memory */
+    if (number == PCRE2_ERROR_HEAP_FAILED)
         return no_memory(error);
     pcre2_get_error_message(number, reason, sizeof reason);
     if (users)
