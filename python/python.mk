@@ -12,6 +12,7 @@ python_files = \
 	python/kvcull/engine.py \
 	python/kvcull/errors.py \
 	python/kvcull/generation.py \
+	python/kvcull/grammar.py \
 	python/kvcull/host.py \
 	python/kvcull/model.py \
 	python/kvcull/policy.py \
@@ -23,6 +24,7 @@ python_files = \
 	python/tests/conftest.py \
 	python/tests/test_documents.py \
 	python/tests/test_fork.py \
+	python/tests/test_grammar.py \
 	python/tests/test_host.py \
 	python/tests/test_interface.py \
 	python/tests/test_interrupt.py \

@@ -16,6 +16,7 @@ from ._library import ARITHMETIC_VERSION, VERSION
 from .engine import Backend, Engine, Memory, backends
 from .errors import DiffersError, InputError, KvcullError, ResourceError, UsageError
 from .generation import Generation, Piece
+from .grammar import Grammar
 from .host import HostMethod, Scores, Stage, Values
 from .model import Estimate, Model, ModelInfo, chat_templates, convert, make_model, shapes
 from .policy import Method, Option, Policy, methods
@@ -26,9 +27,9 @@ from .session import Session, Stats, decode, prompt_many
 __version__ = VERSION
 
 __all__ = [
-    "ARITHMETIC_VERSION", "Backend", "DiffersError", "Engine", "Estimate", "Generation", "HostMethod", "InputError",
-    "Kept", "KvcullError", "Memory", "Method", "Model", "ModelInfo", "Option", "Piece", "Policy", "Replay",
-    "ResourceError", "Sampler", "Scores", "Session", "Stage", "Stats", "Step", "UsageError", "VERSION", "Values",
-    "backends", "chat_templates", "compress", "convert", "decode", "make_model", "methods", "policy", "prompt_many",
-    "replay", "shapes",
+    "ARITHMETIC_VERSION", "Backend", "DiffersError", "Engine", "Estimate", "Generation", "Grammar", "HostMethod",
+    "InputError", "Kept", "KvcullError", "Memory", "Method", "Model", "ModelInfo", "Option", "Piece", "Policy",
+    "Replay", "ResourceError", "Sampler", "Scores", "Session", "Stage", "Stats", "Step", "UsageError", "VERSION",
+    "Values", "backends", "chat_templates", "compress", "convert", "decode", "make_model", "methods", "policy",
+    "prompt_many", "replay", "shapes",
 ]

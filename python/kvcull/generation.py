@@ -27,7 +27,8 @@ class Generation:
     """An iterator over the pieces of an answer. `tokens` and `text` are what has been generated so far. `reason` tells
     why the answer ended, and is None before.
 
-    reason: "end of turn", "length" or "stop text", as in the program. "interrupted" means that KeyboardInterrupt or
+    reason: "end of turn", "length" or "stop text", as in the program. "grammar" means that no token could continue the
+    answer within its grammar, and that it is not complete. "interrupted" means that KeyboardInterrupt or
     another exception from outside the library ended it; the session then continues from the tokens that it holds. If an
     answer did not end by itself, the session reads its last token before the next prompt.
     """
@@ -54,6 +55,7 @@ class Generation:
 
     def begin(self) -> None:
         """Binds the answer to the session's last prompt."""
+        self._sampler.begin(self._first)
         self._session._settle()
         self._turn = self._session._turn
 
@@ -86,10 +88,11 @@ class Generation:
         session._give_pending()
         logits = session.logits
         token = self._sampler.sample(logits)
-        if token < 0 or (not self._ignore_end and model.ends_turn(token)):
+        if token < 0 or ((not self._ignore_end or self._sampler.has_grammar) and model.ends_turn(token)):
             rest, stopped = self._release(True)
             self._texts.append(rest)
-            return Piece(token, rest, logits) if rest else None, "stop text" if stopped else "end of turn"
+            reason = "end of turn" if token >= 0 or self._sampler.whole else "grammar"
+            return Piece(token, rest, logits) if rest else None, "stop text" if stopped else reason
         raw = model.token_bytes(token, self._first)
         self._first = self._first and not raw
         self._waiting += self._decoder.decode(raw)

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from . import _library
 from ._handles import Closing, Handle
 from ._library import ffi, lib, record
 from .generation import Generation
+from .grammar import Grammar
 from .model import Model, tokens_array
 from .sampling import Sampler
 
@@ -175,19 +176,33 @@ class Session(Closing):
             _step([self], self._pending)
 
     def generate(self, prompt: Optional[Tokens] = None, *, tokens: int = 256, stop: Sequence[str] = (),
-                 ignore_end: bool = False, first: bool = False, sampler: Optional[Sampler] = None,
-                 **sampling) -> Generation:
+                 ignore_end: bool = False, first: bool = False, regex: Optional[str] = None,
+                 json_schema: Union[str, Mapping[str, Any], None] = None, grammar: Union[str, Grammar, None] = None,
+                 sampler: Optional[Sampler] = None, **sampling) -> Generation:
         """Returns an iterator over an answer's pieces (`kvcull.Piece`), which are computed on demand.
 
         prompt: token ids or a text to process first; None: the answer continues from the session's contents. tokens:
         most tokens to generate. stop: texts that end the answer; they are not part of it. ignore_end: the model's end
-        token does not end the answer. first: the answer begins a text, so a leading space is removed. sampling: the
-        options of `kvcull.Sampler`, or sampler= with an object that may serve several turns. temperature=0 takes the
-        most likely token.
+        token does not end the answer, unless the answer has a form. first: the answer begins a text, so a leading space
+        is removed. sampling: the options of `kvcull.Sampler`, or sampler= with an object that may serve several turns.
+        temperature=0 takes the most likely token.
+
+        One of these restricts the answer's form: regex, a regular expression of PCRE2; json_schema, a dictionary or its
+        text; grammar, a `kvcull.Grammar` or a grammar in llama.cpp's format as text. The answer then ends only where it
+        is complete, or with the reason "length", or with "grammar" if no token could continue it.
         """
-        own = sampler if sampler is not None else Sampler(self.model.info.vocab, **sampling)
+        form = [Grammar(regex=regex)] * (regex is not None) + [Grammar(schema=json_schema)] * (json_schema is not None)
+        if grammar is not None:
+            form.append(grammar if isinstance(grammar, Grammar) else Grammar(gbnf=grammar))
+        if len(form) > 1:
+            raise _library.of_status(lib.KVC_USAGE, "generate: only one of regex, json_schema and grammar may be given")
+        if form:
+            sampling = dict(sampling, grammar=form[0], model=self.model)
         if sampler is not None and sampling:
             raise _library.of_status(lib.KVC_USAGE, f"generate: {', '.join(sampling)}: must be given to the sampler")
+        if sampler is not None and sampler.model not in (None, self.model):
+            raise _library.of_status(lib.KVC_USAGE, "generate: the sampler's grammar is for another model")
+        own = sampler if sampler is not None else Sampler(self.model.info.vocab, **sampling)
         answer = Generation(self, own, tokens, [stop] if isinstance(stop, str) else stop, ignore_end, first)
         if prompt is not None:
             ids = self._tokens(prompt)

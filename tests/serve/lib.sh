@@ -40,23 +40,7 @@ client() {
     fi
 }
 
-# bytes_model FOLDER: makes a copy of the demo model whose tokens are bytes. It can write any text, without any sense.
+# bytes_model FOLDER: makes a copy of the demo model whose tokens are bytes.
 bytes_model() {
-    cp -r "$demo" "$1"
-    chmod -R u+w "$1"
-    "$python" - "$1" <<'END' || bad 'no tokenizer of bytes'
-import json, sys
-shown = [b for b in range(256) if 33 <= b < 127 or 161 <= b < 173 or b > 173]
-names = {b: chr(b) for b in shown}
-names.update({b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in shown)})
-vocab = {names[b]: b for b in range(256)}
-special = [{'id': 256 + i, 'content': text, 'special': True} for i, text in enumerate(('<s>', '</s>', '<pad>'))]
-vocab.update({token['content']: token['id'] for token in special})
-blanks = {'type': 'ByteLevel', 'add_prefix_space': False, 'trim_offsets': False, 'use_regex': True}
-json.dump({'version': '1.0', 'added_tokens': special, 'pre_tokenizer': blanks, 'decoder': blanks,
-           'model': {'type': 'BPE', 'vocab': vocab, 'merges': []}}, open(sys.argv[1] + '/tokenizer.json', 'w'))
-config = json.load(open(sys.argv[1] + '/config.json'))
-config.update(bos_token_id=256, eos_token_id=257, pad_token_id=258)
-json.dump(config, open(sys.argv[1] + '/config.json', 'w'))
-END
+    "$python" "$source/tests/serve/bytes_model.py" "$demo" "$1" || bad 'no model of bytes'
 }
