@@ -81,6 +81,7 @@ libkvc_la_SOURCES += \
 	models/grammar/filter.c \
 	models/grammar/gbnf.c \
 	models/grammar/grammar.c \
+	models/grammar/points.c \
 	models/grammar/regex.c \
 	models/grammar/schema.c \
 	models/grammar/schema_nested.c \

@@ -14,10 +14,10 @@
 #define TEXT_MOST (1u << 20)                   /* bytes of a grammar's text */
 #define HEAP_LIMIT 65536u                      /* KiB that one match may use */
 #define STEPS(bytes) (200u * (bytes) + 50000u) /* of one match */
-#define COMPLETIONS 4096u                      /* ends of a character that are tried */
 
 struct kvc_grammar {
     pcre2_code *code;
+    struct kvc_points points;
 };
 
 static enum kvc_status no_memory(struct kvc_error *error) {
@@ -75,11 +75,15 @@ enum kvc_status kvc_grammar_open(enum kvc_grammar_kind kind, const char *text, s
         status = no_memory(error);
     if (status == KVC_OK) {
         const bool users = kind == KVC_GRAMMAR_REGEX;
-        status = compile(users ? text : regex.text, users ? bytes : regex.bytes, users, &made->code, error);
+        const char *pattern = users ? text : regex.text;
+        const size_t length = users ? bytes : regex.bytes;
+        status = compile(pattern, length, users, &made->code, error);
+        if (status == KVC_OK && !kvc_points_find(&made->points, pattern, length))
+            status = no_memory(error);
         if (status == KVC_OK)
             *grammar = made;
         else
-            free(made);
+            kvc_grammar_close(made);
     }
     kvc_regex_free(&regex);
     return status;
@@ -89,6 +93,7 @@ void kvc_grammar_close(struct kvc_grammar *grammar) {
     if (!grammar)
         return;
     pcre2_code_free(grammar->code);
+    free(grammar->points.items);
     free(grammar);
 }
 
@@ -126,19 +131,43 @@ static enum kvc_grammar_match meaning(int result) {
     return result >= 0 ? KVC_GRAMMAR_WHOLE : result == PCRE2_ERROR_PARTIAL ? KVC_GRAMMAR_BEGUN : KVC_GRAMMAR_WRONG;
 }
 
-/* Returns true if some character that begins with the bytes from `at` on keeps the text possible. Tries all ends of up
- * to two bytes. Of the ends of three bytes it tries each 64th, so a class of few rare characters may be missed. */
-static bool can_complete(struct kvc_matcher *matcher, char *text, size_t bytes, unsigned missing) {
-    for (uint32_t i = 0; i < COMPLETIONS && !matcher->exhausted; i++) {
-        const uint32_t end = missing == 1 ? i : missing == 2 ? i : i << 6;
-        if (missing == 1 && i == 64)
-            return false;
-        for (unsigned b = 0; b < missing; b++)
-            text[bytes + b] = (char)(0x80 | (end >> 6 * (missing - 1 - b) & 63));
-        if (meaning(match(matcher, text, bytes + missing)) != KVC_GRAMMAR_WRONG)
-            return true;
+/* Returns true if the character `code`, of which `missing` bytes are missing at the end of the text, keeps it possible.
+ */
+static bool can_be(struct kvc_matcher *matcher, char *text, size_t bytes, unsigned missing, uint32_t code) {
+    for (unsigned b = 0; b < missing; b++)
+        text[bytes + b] = (char)(0x80 | (code >> 6 * (missing - 1 - b) & 63));
+    return !matcher->exhausted && meaning(match(matcher, text, bytes + missing)) != KVC_GRAMMAR_WRONG;
+}
+
+/* Returns true if some character that begins with the bytes from `whole` on keeps the text possible. Tries one of those
+ * between two points of the pattern. If the points are not exact, it tries all characters of up to two missing bytes
+ * and every 64th of three, so it may miss a class of few rare characters. */
+static bool can_complete(struct kvc_matcher *matcher, char *text, size_t whole, size_t bytes, unsigned missing) {
+    static const uint32_t least[] = {0x80, 0x800, 0x10000}; /* of characters of 2, 3 and 4 bytes */
+    const struct kvc_points *points = &matcher->grammar->points;
+    const size_t length = bytes - whole + missing;
+    uint32_t low = (unsigned char)text[whole] & (0x7fu >> length);
+    for (size_t i = whole + 1; i < bytes; i++)
+        low = low << 6 | ((unsigned char)text[i] & 63);
+    low <<= 6 * missing;
+    uint32_t high = low | ((1u << 6 * missing) - 1);
+    KVC_ASSERT(length >= 2 && length <= 4 && missing >= 1);
+    low = low > least[length - 2] ? low : least[length - 2];
+    high = high < 0x10ffff ? high : 0x10ffff;
+    if (low > high)
+        return false;
+    if (!points->exact) {
+        const uint32_t step = missing == 3 ? 64 : 1;
+        for (uint32_t code = low; code <= high && !matcher->exhausted; code += step)
+            if (can_be(matcher, text, bytes, missing, code))
+                return true;
+        return false;
     }
-    return false;
+    bool possible = can_be(matcher, text, bytes, missing, low);
+    for (size_t i = 0; i < points->count && !possible && points->items[i] <= high; i++)
+        if (points->items[i] > low && (i == 0 || points->items[i] != points->items[i - 1]))
+            possible = can_be(matcher, text, bytes, missing, points->items[i]);
+    return possible;
 }
 
 enum kvc_grammar_match kvc_matcher_check(struct kvc_matcher *matcher, char *text, size_t bytes) {
@@ -148,7 +177,7 @@ enum kvc_grammar_match kvc_matcher_check(struct kvc_matcher *matcher, char *text
         const size_t whole = pcre2_get_startchar(matcher->data);
         KVC_ASSERT(whole < bytes && missing <= 3);
         const bool possible = whole == 0 || meaning(match(matcher, text, whole)) != KVC_GRAMMAR_WRONG;
-        return possible && can_complete(matcher, text, bytes, missing) ? KVC_GRAMMAR_BEGUN : KVC_GRAMMAR_WRONG;
+        return possible && can_complete(matcher, text, whole, bytes, missing) ? KVC_GRAMMAR_BEGUN : KVC_GRAMMAR_WRONG;
     }
     if (bytes == 0 && result < 0) /* PCRE2 reports no partial match of an empty text */
         return KVC_GRAMMAR_BEGUN;

@@ -23,6 +23,15 @@ void kvc_regex_free(struct kvc_regex *regex);
 enum kvc_status kvc_schema_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
 enum kvc_status kvc_gbnf_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
 
+/* The code points at which a pattern may begin or cease to treat characters alike, ascending, perhaps repeated. */
+struct kvc_points {
+    uint32_t *items; /* [count] */
+    size_t count;
+    bool exact; /* false: there may be others */
+};
+/* Finds the points of a valid pattern. Returns false if there is no memory. The caller frees points->items. */
+bool kvc_points_find(struct kvc_points *points, const char *regex, size_t bytes);
+
 /* The memory of a series of matches; one thread uses it at a time. */
 struct kvc_matcher {
     const struct kvc_grammar *grammar;
