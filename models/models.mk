@@ -80,6 +80,10 @@ libkvc_la_SOURCES += \
 libkvc_la_SOURCES += \
 	models/grammar/filter.c \
 	models/grammar/gbnf.c \
+	models/grammar/gbnf_characters.c \
+	models/grammar/gbnf_check.c \
+	models/grammar/gbnf_nodes.c \
+	models/grammar/gbnf_read.c \
 	models/grammar/grammar.c \
 	models/grammar/points.c \
 	models/grammar/regex.c \

@@ -25,7 +25,7 @@ policies: core/base policies
 models: core/base core/engine core/ranks models
 models/files: core/base models/files models/tokenizer/parts.h
 models/tokenizer: core/base/assert.h models/files models/tokenizer
-models/grammar: core/base core/engine/sampler.h models/files/json.h models/model.h models/grammar
+models/grammar: core/base core/engine/sampler.h models/files/json.h models/model.h models/tokenizer/parts.h models/grammar
 models/jinja: core/base/assert.h models/files/json.h models/tokenizer/parts.h models/jinja
 models/chat: core/base/assert.h models/files/json.h models/tokenizer models/jinja/jinja.h models/chat
 models/config: core/base core/engine/network.h models/files models/config
