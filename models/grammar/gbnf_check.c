@@ -77,6 +77,8 @@ static enum kvc_status refuse_left(const struct gbnf *gbnf, uint32_t rule, struc
     char through[160] = "";
     for (uint32_t i = 0; i < gbnf->rule_count; i++) /* until the rule is certainly within the circle */
         rule = left_call(gbnf, rule);
+    for (uint32_t next = left_call(gbnf, rule), last = rule; next != last; next = left_call(gbnf, next))
+        rule = next < rule ? next : rule; /* the first of the circle in the text */
     const struct gbnf_rule *first = &gbnf->rules[rule];
     for (uint32_t next = left_call(gbnf, rule); next != rule; next = left_call(gbnf, next)) {
         const size_t used = strlen(through);

@@ -221,6 +221,9 @@ static bool read_rule(struct gbnf_reader *reader) {
     reader->gbnf->rules[index].body = body;
     if (gbnf_peek(reader) == ')')
         return kvc_gbnf_fail(reader, reader->line, "the ) closes nothing");
+    if (gbnf_peek(reader) == ':')
+        return kvc_gbnf_fail(reader, line, "line %u begins a rule within this one; an empty text is \"\"",
+                             reader->line);
     if (gbnf_peek(reader) != -1 && gbnf_peek(reader) != '\n' && gbnf_peek(reader) != '\r')
         return kvc_gbnf_fail(reader, reader->line, "unknown: %s", kvc_gbnf_found(reader, found));
     return true;

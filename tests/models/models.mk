@@ -9,6 +9,8 @@ check_PROGRAMS += \
 	tests/models/test_gguf_refused \
 	tests/models/test_gguf_write \
 	tests/models/test_experts \
+	tests/models/test_gbnf \
+	tests/models/test_gbnf_drawn \
 	tests/models/test_golden \
 	tests/models/test_gpt_oss \
 	tests/models/test_hostile \
