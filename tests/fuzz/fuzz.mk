@@ -16,7 +16,8 @@ clean-local:
 if HAVE_CMOCKA
 check_PROGRAMS += tests/fuzz/seeds_config tests/fuzz/seeds_gguf tests/fuzz/seeds_safetensors tests/fuzz/seeds_tokenizer \
 	tests/fuzz/seeds_vocabulary tests/fuzz/seeds_policy tests/fuzz/seeds_lists tests/fuzz/seeds_run \
-	tests/fuzz/seeds_replay tests/fuzz/seeds_words tests/fuzz/seeds_jinja tests/fuzz/seeds_pieces tests/fuzz/seeds_session
+	tests/fuzz/seeds_replay tests/fuzz/seeds_words tests/fuzz/seeds_jinja tests/fuzz/seeds_pieces tests/fuzz/seeds_session \
+	tests/fuzz/seeds_grammar
 tests_fuzz_seeds_config_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_config.c
 tests_fuzz_seeds_config_LDADD = $(KVC_TEST_LIBS)
 tests_fuzz_seeds_gguf_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_gguf.c
@@ -43,4 +44,6 @@ tests_fuzz_seeds_pieces_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_pieces
 tests_fuzz_seeds_pieces_LDADD = $(KVC_TEST_LIBS)
 tests_fuzz_seeds_session_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_session.c
 tests_fuzz_seeds_session_LDADD = $(KVC_TEST_LIBS)
+tests_fuzz_seeds_grammar_SOURCES = tests/fuzz/over_seeds.c tests/fuzz/fuzz_grammar.c
+tests_fuzz_seeds_grammar_LDADD = $(KVC_TEST_LIBS)
 endif
