@@ -176,7 +176,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     struct cli_texts specs = {&kv, 1};
     struct cli_lock lock = {0, NULL};
     struct cli_words words = {NULL, 0};
-    int status, guarded;
+    int status, opened, guarded;
 
     cli_common_defaults(&a.common);
     cli_sampling_defaults(&a.sampling);
@@ -186,6 +186,8 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     status = cli_parse(command, options, argc, argv, &words);
     if (status == CLI_GO)
         status = cli_model_word(command, &words, &a.model);
+    if (status == CLI_GO && (opened = cli_grammar_open(command, &a.sampling)) != KVC_OK)
+        status = opened;
     if (status == CLI_GO && a.session && (guarded = cli_session_guard(command, "session", a.session, &lock)) != KVC_OK)
         status = guarded;
     if (status == CLI_GO) {
@@ -215,7 +217,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
         kvc_engine_close(engine);
     }
     cli_lock_close(&lock);
-    cli_texts_free(&a.sampling.stops);
+    cli_sampling_close(&a.sampling);
     cli_words_free(&words);
     return status;
 }

@@ -365,7 +365,14 @@ double cli_progress_left(const struct cli_progress *progress, uint64_t total);
 
 /* ---- generation -------------------------------------------------------------------------------------------------- */
 
-enum cli_stop { CLI_STOP_LENGTH, CLI_STOP_END, CLI_STOP_TEXT, CLI_STOP_CONTEXT, CLI_STOP_INTERRUPT };
+enum cli_stop {
+    CLI_STOP_LENGTH,
+    CLI_STOP_END, /* an end token, or a whole answer that cannot go on */
+    CLI_STOP_TEXT,
+    CLI_STOP_CONTEXT,
+    CLI_STOP_INTERRUPT,
+    CLI_STOP_STUCK /* no token keeps the answer within the grammar */
+};
 const char *cli_stop_name(enum cli_stop stop);
 
 struct cli_generation { /* filled by cli_generation_open and the command */
@@ -375,8 +382,9 @@ struct cli_generation { /* filled by cli_generation_open and the command */
     struct kvc_sampler *sampler;
     float *logits; /* [vocab] */
     const struct cli_texts *stops;
-    uint64_t limit;   /* maximum number of tokens to generate */
-    uint64_t context; /* maximum number of tokens in the session; 0: no limit */
+    const struct kvc_grammar *grammar; /* that each answer matches; NULL: none */
+    uint64_t limit;                    /* maximum number of tokens to generate */
+    uint64_t context;                  /* maximum number of tokens in the session; 0: no limit */
     float frequency_penalty, presence_penalty;
     bool ignore_end;
     bool quiet;
@@ -422,8 +430,13 @@ struct cli_sampling { /* options of run and chat */
     int64_t top_k, repeat_last, seed, limit;
     struct cli_texts stops;
     bool ignore_end;
+    const char *schema, *regex, *grammar; /* at most one; files but for regex */
+    struct kvc_grammar *opened;           /* by cli_grammar_open */
 };
 void cli_sampling_defaults(struct cli_sampling *sampling);
+/* Opens the grammar that the options name, if any. */
+int cli_grammar_open(const struct cli_command *command, struct cli_sampling *sampling);
+void cli_sampling_close(struct cli_sampling *sampling);
 /* clang-format off */
 #define CLI_SAMPLING_OPTIONS(s)                                                                                       \
     {CLI_GROUP, 0, "Answer", NULL, NULL, NULL, 0, 0, NULL},                                                           \
@@ -451,7 +464,16 @@ void cli_sampling_defaults(struct cli_sampling *sampling);
         {CLI_TEXTS, 0, "stop", "TEXT", "end an answer before TEXT; may be given several times", &(s)->stops, 0, 0,    \
          NULL},                                                                                                       \
         {CLI_FLAG, 0, "ignore-eos", NULL, "do not end an answer at the model's end token", &(s)->ignore_end, 0, 0,    \
-         NULL}
+         NULL},                                                                                                       \
+        {CLI_TEXT, 0, "json-schema", "FILE",                                                                          \
+         "each answer is JSON that is valid by the JSON schema in FILE; - is standard input", &(s)->schema, 0, 0,     \
+         NULL},                                                                                                       \
+        {CLI_TEXT, 0, "regex", "PATTERN",                                                                             \
+         "each answer matches the regular expression of PCRE2 as a whole: '[0-9]{4}|unknown'", &(s)->regex, 0, 0,     \
+         NULL},                                                                                                       \
+        {CLI_TEXT, 0, "grammar", "FILE",                                                                              \
+         "each answer matches the grammar in FILE, in llama.cpp's format (GBNF); - is standard input",                \
+         &(s)->grammar, 0, 0, NULL}
 /* clang-format on */
 /* Opens the session, the sampler and the array of logits. Close with cli_generation_close. */
 int cli_generation_open(const struct cli_command *command, const struct cli_common *common,

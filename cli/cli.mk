@@ -13,6 +13,7 @@ libkvcli_la_SOURCES = \
 	cli/file.c \
 	cli/format.c \
 	cli/generate.c \
+	cli/grammar.c \
 	cli/help.c \
 	cli/json.c \
 	cli/logits.c \

@@ -6,9 +6,11 @@
 
 #include "cli/cli.h"
 #include "core/base/assert.h"
+#include "kvcull/grammar.h"
 
 const char *cli_stop_name(enum cli_stop stop) {
-    static const char *const names[] = {"length", "end of turn", "stop text", "context", "interrupted"};
+    static const char *const names[] = {"length",  "end of turn", "stop text",
+                                        "context", "interrupted", "no possible token"};
 
     return names[stop];
 }
@@ -57,9 +59,10 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
     *generation = (struct cli_generation){.command = command,
                                           .model = model,
                                           .stops = &sampling->stops,
+                                          .grammar = sampling->opened,
                                           .limit = sampling->limit < 0 ? UINT64_MAX : (uint64_t)sampling->limit,
                                           .context = (uint64_t)common->context,
-                                          .ignore_end = sampling->ignore_end,
+                                          .ignore_end = sampling->ignore_end && !sampling->opened,
                                           .quiet = common->quiet,
                                           .frequency_penalty = (float)sampling->frequency_penalty,
                                           .presence_penalty = (float)sampling->presence_penalty,
@@ -279,6 +282,10 @@ static int answer_tokens(struct cli_generation *generation, struct writer *write
             cli_warn_context(generation->command, generation->model, seen, &generation->warned);
         }
         token = kvc_sample(generation->sampler, generation->logits);
+        if (token < 0 && !kvc_sampler_whole(generation->sampler)) {
+            answer->stop = CLI_STOP_STUCK;
+            return KVC_OK;
+        }
         if (token < 0 || (!generation->ignore_end && kvc_token_ends_turn(generation->model, token))) {
             answer->stop = CLI_STOP_END;
             return KVC_OK;
@@ -329,7 +336,8 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
                          (unsigned long long)generation->context, (unsigned long long)total);
     cli_warn_context(generation->command, generation->model, total, &generation->warned);
     if (kvc_sampler_penalties(generation->sampler, generation->frequency_penalty, generation->presence_penalty,
-                              &error) != KVC_OK)
+                              &error) != KVC_OK ||
+        kvc_sampler_grammar(generation->sampler, generation->model, generation->grammar, first, &error) != KVC_OK)
         return cli_report(generation->command, &error);
     status = generation->show_prompt ? cli_show_prompt(generation, tokens, count) : KVC_OK;
     if (status == KVC_OK && count > 0) /* without prompt tokens, the turn continues an answer */

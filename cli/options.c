@@ -38,6 +38,8 @@ static const struct {
                {"repeat-last-n", "repeat-last"},
                {"chat-template", "template"},
                {"system-prompt", "system"},
+               {"grammar-file", "grammar"},
+               {"json-schema-file", "json-schema"},
                {"cache-type-k", "kv-type"},
                {"cache-type-v", "kv-type"}};
 

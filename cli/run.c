@@ -151,6 +151,11 @@ static int go_on(const struct cli_command *command, const struct arguments *argu
                          "--load %s: does not contain the tokens of its answer; give a prompt, or omit "
                          "--frequency-penalty and --presence-penalty",
                          arguments->load);
+    if (generation->grammar)
+        return cli_error(command, KVC_USAGE,
+                         "--load %s: does not contain the text of its answer so far; give a prompt, or omit "
+                         "--json-schema, --regex and --grammar",
+                         arguments->load);
     status = cli_generate(generation, NULL, 0, false, &answer);
     if (generation->echo && answer.count > 0)
         putchar('\n');
@@ -324,7 +329,7 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     struct cli_texts specs = {NULL, 0};
     struct cli_given kv;
     struct cli_lock lock = {0, NULL};
-    int status, guarded;
+    int status, opened, guarded;
 
     cli_common_defaults(&a.common);
     cli_sampling_defaults(&a.sampling);
@@ -338,6 +343,8 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     a.template.implied = !cli_template_given(&a.template);
     a.kv_given = cli_is_given(argc, argv, "kv");
     a.type_given = cli_is_given(argc, argv, "kv-type");
+    if (status == CLI_GO && (opened = cli_grammar_open(command, &a.sampling)) != KVC_OK)
+        status = opened;
     if (status == CLI_GO && a.save && (guarded = cli_session_guard(command, "save", a.save, &lock)) != KVC_OK)
         status = guarded;
     if (status == CLI_GO) {
@@ -351,7 +358,7 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     }
     cli_lock_close(&lock);
     cli_texts_free(&a.prompts);
-    cli_texts_free(&a.sampling.stops);
+    cli_sampling_close(&a.sampling);
     cli_words_free(&words);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "kvcull/grammar.h"
 #include "kvcull/ranks.h"
 
 /* Returns tokens per second. */
@@ -29,18 +30,24 @@ void cli_say_ending(const struct cli_generation *generation, const struct cli_an
     const struct cli_command *command = generation->command;
 
     /* These warnings appear with -q, too, because an empty answer would look like a failure. */
-    if (answer->stop == CLI_STOP_END && answer->count == 0)
+    if (answer->stop == CLI_STOP_END && answer->count == 0 && generation->grammar)
+        cli_warn(command, "the answer is empty, as the grammar allows");
+    else if (answer->stop == CLI_STOP_END && answer->count == 0)
         cli_warn(command, "the answer is empty: the model ended it with its first token; %s %s",
                  generation->unused ? generation->unused : "--ignore-eos",
                  generation->unused ? "applies its chat template" : "continues");
     else if (answer->stop == CLI_STOP_TEXT && answer->bytes == 0)
         cli_warn(command, "the answer is empty: it began with a --stop text");
+    else if (answer->stop == CLI_STOP_STUCK)
+        cli_warn(command, "the answer does not match the grammar: after %zu tokens, no token of the model continues it",
+                 answer->count);
     else if (answer->stop == CLI_STOP_CONTEXT)
         cli_warn(command,
                  "--ctx %llu: the context is full, so the answer was cut after %zu tokens; give a larger --ctx",
                  (unsigned long long)generation->context, answer->count);
     else if (answer->stop == CLI_STOP_LENGTH && answer->count > 0 && !generation->quiet)
-        fprintf(stderr, "(cut after %zu tokens; -n sets the maximum)\n", answer->count);
+        fprintf(stderr, "(cut after %zu tokens%s; -n sets the maximum)\n", answer->count,
+                kvc_sampler_whole(generation->sampler) ? "" : ", before it matched the grammar");
 }
 
 void cli_summary_print(const struct cli_generation *generation, const char *spec) {
