@@ -25,6 +25,7 @@ CLI_TESTS = \
 	tests/cli/test_faults.sh \
 	tests/cli/test_files.sh \
 	tests/cli/test_first_hour.sh \
+	tests/cli/test_grammar.sh \
 	tests/cli/test_help.sh \
 	tests/cli/test_log.sh \
 	tests/cli/test_longrope.sh \
