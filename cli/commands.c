@@ -12,7 +12,12 @@ const struct cli_command cli_commands[] = {
      "given. --show-prompt shows the text and the tokens that the model receives.\n\nAn answer ends at one of the "
      "model's end-of-turn tokens, before a --stop text, after -n tokens, or when --ctx is full. A message on standard "
      "error, even with -q, reports an empty answer and an answer that --ctx cut. U+FFFD replaces bytes of an answer "
-     "that are not UTF-8, such as a character cut off at the end; the token ids in --json are exact.\n\nA summary on "
+     "that are not UTF-8, such as a character cut off at the end; the token ids in --json are exact.\n\nWith "
+     "--json-schema, --regex or --grammar each answer matches a schema, an expression or a grammar: a token that would "
+     "leave it is not drawn, and an end token only where the answer matches as a whole (then always, also with "
+     "--ignore-eos). An answer that -n, --ctx or --stop ends may be only the beginning of one that matches. If no "
+     "token "
+     "can continue an answer, it ends, and a message says so.\n\nA summary on "
      "standard error gives the tokens read and written, the time to the first token, tokens per second, the cache's "
      "bytes now and at its peak, and the bytes that the policy full would hold.\n\n--save writes the session to a file "
      "after the last answer. --load continues the session, on any backend. A prompt becomes its next turn; without a "
@@ -24,7 +29,8 @@ const struct cli_command cli_commands[] = {
      "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024+streaming:budget=2048\n"
      "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024 -n 0 --save report.kv\n"
      "kvcull run -m model.gguf --load report.kv -p \"What does it cost?\"\n"
-     "cat story.txt | kvcull run -m model.gguf - --kv morphkv:budget=10%\n",
+     "cat story.txt | kvcull run -m model.gguf - --kv morphkv:budget=10%\n"
+     "kvcull run -m model.gguf -f invoice.txt --json-schema invoice.json\n",
      kvc_cli_run},
     {"chat", "MODEL [--kv SPEC] [--system TEXT] [--template NAME] [options]", "talks with a model",
      "Reads a line, answers it, and reads the next one. The conversation is formatted by the model's chat template. "
@@ -38,7 +44,8 @@ const struct cli_command cli_commands[] = {
      "computed again, so it uses the long factors from the first token on, unless --ctx limits the conversation to the "
      "original length.\n\n"
      "A line that ends in a backslash continues in the next line. /exit or the end of input ends the chat. To send a "
-     "line that begins with /, type //. Ctrl-C ends an answer, but not the chat. Ctrl-C pressed three times ends the "
+     "line that begins with /, type //. --json-schema, --regex and --grammar apply to each answer, as in kvcull run. "
+     "Ctrl-C ends an answer, but not the chat. Ctrl-C pressed three times ends the "
      "program even where it does not react otherwise, such as while it reads a long prompt.",
      "kvcull chat model.gguf --kv morphkv:budget=2048\n"
      "kvcull chat -m model.gguf --kv morphkv:budget=2048 --session talk.kv\n"
