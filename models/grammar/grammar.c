@@ -151,7 +151,9 @@ static bool can_complete(struct kvc_matcher *matcher, char *text, size_t whole, 
         low = low << 6 | ((unsigned char)text[i] & 63);
     low <<= 6 * missing;
     uint32_t high = low | ((1u << 6 * missing) - 1);
-    KVC_ASSERT(length >= 2 && length <= 4 && missing >= 1);
+    KVC_ASSERT(length >= 2 && missing >= 1);
+    if (length > 4) /* no character begins with a byte above 0xf7 */
+        return false;
     low = low > least[length - 2] ? low : least[length - 2];
     high = high < 0x10ffff ? high : 0x10ffff;
     if (low > high)

@@ -112,6 +112,10 @@ static void test_characters(void **state) {
     follow("root ::= [.*+?(){}|\\\\/$&~#]+", ".*+?(){}|\\/$&~#", ".!!!!!!!!!!!!!!!");
     follow("root ::= \"^$.|(?:a)*\"", "^$.|(?:a)*", "..........!");
     follow("root ::= \"# no comment\" # but this\n", "# no comment", "............!");
+    follow("root ::= .{8}", "\xfb\xff/ab", ".");
+    follow("root ::= .{8}", "\xf8\x88\x80\x80\x80", ".");
+    follow("root ::= .{8}", "\xf5\x80\x80\x80", ".");
+    follow("root ::= .{8}", "\xe2\xff", "..");
     follow("root ::= [^\\x01-\\U0010FFFF] \"a\"", "\x01", ".");
 }
 
