@@ -38,6 +38,8 @@ class Grammar(Closing):
         if len(given) != 1:
             raise _library.of_status(lib.KVC_USAGE, "Grammar: one of regex, schema and gbnf must be given")
         for name, text in given.items():
+            if not isinstance(text, (str, bytes)):
+                raise _library.of_status(lib.KVC_USAGE, f"Grammar: {text!r}: must be a text")
             self._kind, self._text = getattr(lib, "KVC_GRAMMAR_" + name), _library.c_text(text, "grammar")
         self._bound: "weakref.WeakKeyDictionary[Any, Handle]" = weakref.WeakKeyDictionary()
         self._handle = self._open(Handle(Gate(), "kvc_grammar"))

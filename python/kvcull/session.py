@@ -191,13 +191,12 @@ class Session(Closing):
         text; grammar, a `kvcull.Grammar` or a grammar in llama.cpp's format as text. The answer then ends only where it
         is complete, or with the reason "length", or with "grammar" if no token could continue it.
         """
-        form = [Grammar(regex=regex)] * (regex is not None) + [Grammar(schema=json_schema)] * (json_schema is not None)
-        if grammar is not None:
-            form.append(grammar if isinstance(grammar, Grammar) else Grammar(gbnf=grammar))
-        if len(form) > 1:
+        forms = {"regex": regex, "schema": json_schema, "gbnf": None if isinstance(grammar, Grammar) else grammar}
+        forms = {name: form for name, form in forms.items() if form is not None}
+        if len(forms) + isinstance(grammar, Grammar) > 1:
             raise _library.of_status(lib.KVC_USAGE, "generate: only one of regex, json_schema and grammar may be given")
-        if form:
-            sampling = dict(sampling, grammar=form[0], model=self.model)
+        if forms or grammar is not None:
+            sampling = dict(sampling, grammar=Grammar(**forms) if forms else grammar, model=self.model)
         if sampler is not None and sampling:
             raise _library.of_status(lib.KVC_USAGE, f"generate: {', '.join(sampling)}: must be given to the sampler")
         if sampler is not None and sampler.model not in (None, self.model):

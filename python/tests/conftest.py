@@ -1,6 +1,7 @@
 """Shared by the tests: the paths of the source tree and the program, the bundled model, and a text with a question."""
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -43,4 +44,13 @@ def demo():
 def model(demo):
     """The bundled model, on one engine for all tests."""
     with kvcull.Model(demo, threads=1) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def bytes_model(demo, tmp_path_factory):
+    """A copy of the bundled model whose tokens are bytes: it can write any text."""
+    folder = tmp_path_factory.mktemp("bytes") / "model"
+    subprocess.run([sys.executable, SOURCE / "tests" / "serve" / "bytes_model.py", demo, folder], check=True)
+    with kvcull.Model(folder, threads=1) as opened:
         yield opened
