@@ -1,10 +1,11 @@
-"""more_clients.py URL PACKAGE - conversations, streams and defaults as the package's users have them."""
+"""more_clients.py URL BYTES PACKAGE - conversations, streams, defaults and structured answers as the package's users have
+them. The server at BYTES can write any text."""
 import os
 import sys
 
 from client import case, run
 
-URL, QUESTIONS = sys.argv[1] + '/v1', ('the red kettle', 'and then', 'the old sailor')
+URL, BYTES, QUESTIONS = sys.argv[1] + '/v1', sys.argv[2] + '/v1', ('the red kettle', 'and then', 'the old sailor')
 
 
 def litellm():
@@ -21,6 +22,11 @@ def litellm():
     assert text == messages[-1].content, (text, messages[-1].content)
     answer = litellm.completion(messages=messages[:1], **fields)
     assert answer.choices[0].finish_reason in ('stop', 'length') and answer.usage.completion_tokens > 0
+    from structured import River, check
+    for seed in range(3):
+        answer = litellm.completion(model='openai/bytes', api_base=BYTES, api_key='none', messages=messages[:1],
+                                    response_format=River, max_tokens=1500, seed=seed)
+        check(River.model_validate_json(answer.choices[0].message.content))
 
 
 def langchain_openai():
@@ -36,6 +42,13 @@ def langchain_openai():
     assert len(chat.batch([[message] for message in messages[::2]])) == 3
     free = ChatOpenAI(model='demo', base_url=URL, api_key='none', temperature=0)
     assert free.invoke(messages[:1]).response_metadata['finish_reason'] in ('stop', 'length')
+    from structured import River, check
+    for seed in range(3):
+        writer = ChatOpenAI(model='bytes', base_url=BYTES, api_key='none', seed=seed, max_tokens=1500)
+        check(writer.with_structured_output(River, method='json_schema').invoke(messages[:1]))
+        got = writer.with_structured_output(River, method='json_schema', include_raw=True).batch([messages[:1]] * 2)
+        assert got[0]['parsed'] == got[1]['parsed'] and not got[0]['parsing_error']
+        check(got[0]['parsed'])
 
 
 def llm():
@@ -51,5 +64,5 @@ def llm():
     model.prompt(QUESTIONS[0], temperature=0).text()
 
 
-case(globals()[sys.argv[2]])
+case(globals()[sys.argv[3]])
 run()

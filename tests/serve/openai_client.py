@@ -1,12 +1,15 @@
-"""openai_client.py URL - what programs do with the openai package."""
+"""openai_client.py URL BYTES - what programs do with the openai package. The server at BYTES can write any text."""
 import asyncio
+import json
 import sys
 
 import openai
+from structured import River, check
 
 from client import case, run
 
 client = openai.OpenAI(base_url=sys.argv[1] + '/v1', api_key='none', max_retries=0)
+writer = openai.OpenAI(base_url=sys.argv[2] + '/v1', api_key='none', max_retries=0)
 MESSAGES = [{'role': 'user', 'content': 'the red kettle'}]
 
 
@@ -70,6 +73,27 @@ def fields_of_no_effect():
         reasoning_effort='low', user='c', seed=-1, stop='', frequency_penalty=0, presence_penalty=0, logit_bias={},
         extra_body={'top_k': -1, 'nobody_knows': 1})
     assert more.choices[0].message.content == plain
+
+
+@case
+def structured_answers():
+    for seed in range(3):
+        fields = dict(model='bytes', messages=MESSAGES, seed=seed, max_tokens=1500)
+        whole = writer.chat.completions.parse(response_format=River, **fields).choices[0].message
+        check(whole.parsed)
+        with writer.chat.completions.stream(response_format=River, **fields) as stream:
+            text = ''.join(event.delta for event in stream if event.type == 'content.delta')
+            last = stream.get_final_completion().choices[0]
+        assert text == whole.content and last.message.parsed == whole.parsed and last.finish_reason == 'stop'
+    got = writer.chat.completions.create(model='bytes', messages=MESSAGES, response_format={'type': 'json_object'}, n=8,
+                                         max_tokens=300)
+    texts = [choice.message.content for choice in got.choices if choice.finish_reason == 'stop']
+    assert texts and all(isinstance(json.loads(text), dict) for text in texts), got
+    try:
+        writer.chat.completions.parse(model='bytes', messages=MESSAGES, response_format=River, max_tokens=3)
+        raise AssertionError('half an answer was parsed')
+    except openai.LengthFinishReasonError:
+        pass
 
 
 @case

@@ -2,15 +2,18 @@
 # Other common clients for Python: litellm, langchain-openai and llm.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 serve plain -m "$demo" --template chatml --name demo -q
+words=$url
+bytes_model "$work/bytes"
+serve bytes -m "$work/bytes" --template chatml --name bytes -q
 found=
 for package in litellm langchain_openai llm; do
     if HOME=$work "$python" -c "import $package" 2>/dev/null; then
         found=1
-        HOME=$work client more_clients.py "$url" $package
+        HOME=$work client more_clients.py "$words" "$url" $package
     else
         echo "skipped: no $package for Python; KVCULL_PYTHON names one that has it"
     fi
 done
 [ -n "$found" ] || { echo 'skipped: no litellm, langchain-openai or llm for Python; KVCULL_PYTHON names a Python that has them'; exit 77; }
-that 'nothing was ignored that they send' [ ! -s "$work/plain.err" ]
+that 'nothing was ignored that they send' [ ! -s "$work/plain.err" ] && [ ! -s "$work/bytes.err" ]
 finish

@@ -4,5 +4,8 @@
 "$python" -c 'import openai' 2>/dev/null ||
     { echo 'no openai package for Python; KVCULL_PYTHON names a Python that has it'; exit 77; }
 serve plain -m "$demo" --template chatml --name demo -q
-client openai_client.py "$url"
+words=$url
+bytes_model "$work/bytes"
+serve bytes -m "$work/bytes" --template chatml --name bytes -q
+client openai_client.py "$words" "$url"
 finish
