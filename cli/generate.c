@@ -10,7 +10,7 @@
 
 const char *cli_stop_name(enum cli_stop stop) {
     static const char *const names[] = {"length",  "end of turn", "stop text",
-                                        "context", "interrupted", "no possible token"};
+                                        "context", "interrupted", "grammar"};
 
     return names[stop];
 }

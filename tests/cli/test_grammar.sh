@@ -76,7 +76,7 @@ has '^(cut after\|the answer is empty' "$work/err"
 ok run -m "$tiny" -p sum -q --regex ''
 has 'warning: the answer is empty, as the grammar allows' "$work/err"
 ok run -m "$demo" -p "$question" --json -n 12 --regex ' 48 é+'
-that 'a token that does not exist' [ "$(json turns.0.stopped)" = 'no possible token' ]
+that 'a token that does not exist' [ "$(json turns.0.stopped)" = grammar ]
 that 'the answer so far' [ "$(json turns.0.text)" = ' 48' ]
 ok run -m "$demo" -p "$question" -q -n 12 --regex ' 48 é+'
 has '^kvcull run: warning: the answer does not match the grammar: after 1 tokens, no token of the model continues it$' "$work/err"
