@@ -9,8 +9,7 @@
 #include "kvcull/grammar.h"
 
 const char *cli_stop_name(enum cli_stop stop) {
-    static const char *const names[] = {"length",  "end of turn", "stop text",
-                                        "context", "interrupted", "grammar"};
+    static const char *const names[] = {"length", "end of turn", "stop text", "context", "interrupted", "grammar"};
 
     return names[stop];
 }
