@@ -129,7 +129,7 @@ def others_change_nothing():
 
 
 def cached_sessions():
-    prompt = server.post('/tokenize', content='the red kettle', add_special=True)['tokens']
+    prompt = server.post('/tokenize', content='golden lemon', add_special=True)['tokens']  # no other request has it
     for turn in range(3):
         fields = dict(prompt=prompt, regex='( [a-z]+){3}', seed=turn, max_tokens=20, return_token_ids=True)
         fresh, cached = [server.complete(**fields, cache_prompt=way) for way in (False, True)]
@@ -219,6 +219,17 @@ def all_ways_are_the_same():
     assert whole and all(isinstance(json.loads(text), dict) for text in whole), objects[0]
 
 
+def grammars_of_llama():
+    for path in (COMPLETIONS, CHAT):
+        for name in ('grammar', 'guided_grammar'):
+            for choice in ask(path, n=4, **{name: 'root ::= ("yes" | "no") mark{2,3}\nmark ::= [!?] | "€"'}):
+                assert re.fullmatch('(yes|no)[!?€]{2,3}', choice['text']), choice
+        refused('grammar', '', path, grammar='root ::= mark')
+        refused('guided_grammar', '', path, guided_grammar='mark ::= "a"')
+    one = {'grammar': 'root ::= [a-z]{9}', 'seed': 5}
+    assert said(ask(CHAT, structured_outputs={'grammar': one['grammar']}, seed=5)) == said(ask(CHAT, **one))
+
+
 def texts_of_many_bytes():
     """Characters of several tokens: whole ones, in a stream, too."""
     for pattern in ('[à-ã]{3}', '€[^a-z]{4}', '[😀-😃]{2}', '([а-я]{2}|語){3}'):
@@ -249,7 +260,7 @@ def schemas_are_refused():
 
 words = (words_match, an_answer_that_matches_anyway_is_the_same, how_it_ends, beside_other_fields, a_stream_is_the_same,
          others_change_nothing, cached_sessions, patterns_are_refused, patterns_with_no_end_in_sight)
-any_text = (schemas_hold, all_ways_are_the_same, texts_of_many_bytes, schemas_are_refused)
+any_text = (schemas_hold, all_ways_are_the_same, grammars_of_llama, texts_of_many_bytes, schemas_are_refused)
 for function in words if what == 'words' else any_text:
     case(function)
 run()
