@@ -103,13 +103,14 @@ bool schema_count(struct schema *schema, const json_t *node, const struct schema
     return true;
 }
 
+static int add_literal(const char *text, size_t bytes, void *out) {
+    kvc_regex_literal(out, text, bytes);
+    return 0;
+}
+
+/* Not json_dumps: the program that calls the library may have set jansson's functions to allocate and free. */
 bool schema_literal(struct schema *schema, const json_t *value, struct kvc_regex *out) {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    if (!text)
-        return no_memory(schema);
-    kvc_regex_literal(out, text, strlen(text));
-    free(text);
-    return true;
+    return json_dump_callback(value, add_literal, out, JSON_ENCODE_ANY | JSON_COMPACT) == 0 || no_memory(schema);
 }
 
 /* ---- references ---- */

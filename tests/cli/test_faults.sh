@@ -52,6 +52,10 @@ faults 50 tokenize -m "$work/tiny.gguf" --template qwen3 --messages "$work/earli
 faults 100 run -m "$demo" -p "$words" -n 10 -q --threads 2
 faults 100 run -m "$work/tiny.gguf" -p "$words" -p "$words" -n 10 -q --threads 2 --temp 1 --stop xyz
 faults 75 run -m "$work/tiny.gguf" -p "$words" -n 2 -q --save "$into/session"
+printf 'root ::= (word " "){3} [.!]\nword ::= "a" word? | "b"\n' >"$work/words.gbnf"
+echo '{"properties": {"a": {"type": "integer"}, "b": {"enum": ["x", null]}}, "required": ["a"]}' >"$work/schema.json"
+faults 75 run -m "$work/tiny.gguf" -p "$words" -n 10 -q --temp 1 --grammar "$work/words.gbnf"
+faults 75 run -m "$work/tiny.gguf" -p "$words" -n 20 -q --temp 1 --json-schema "$work/schema.json"
 faults 75 convert "$demo" -o "$into/demo.gguf" --type f16 -q
 faults 50 convert "$work/tiny.gguf" -o "$into/tiny.gguf" --type f16 -q
 faults 50 convert "$source/tests/data/golden/gpt-oss" -o "$into/gpt-oss.gguf" --type q8_0 -q # experts are split into single tensors

@@ -11,6 +11,10 @@ ok run --help
 ok info methods morphkv --json
 ok info "$demo" --kv snapkv:budget=64
 ok run -m "$demo" -p "$words" -p "$words" -n 4 --temp 1 --json --stop 'x' --kv 'morphkv:budget=12,window=4'
+printf 'root ::= (" " word){3} | end\nword ::= [a-y]+\nend ::= "."' >"$work/words.gbnf"
+ok run -m "$demo" -p "$words" -p "$words" -n 4 --temp 1 --grammar "$work/words.gbnf"
+printf 'root ::= "a" |\n end\n' >"$work/wrong.gbnf"
+fails 3 'line 2: the rule end is not defined' run -m "$demo" --grammar "$work/wrong.gbnf"
 printf 'then\nthe\n' >"$work/lines"
 kv chat -m "$demo" --template chatml --system 'the sailor' -n 3 <"$work/lines" >"$work/out" 2>"$work/err"
 that 'a chat in valgrind' [ $? = 0 ]
