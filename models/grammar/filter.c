@@ -117,6 +117,10 @@ static struct grammar_filter *open_filter(const struct kvc_model *model, const s
         return NULL;
     }
     filter->whole = kvc_matcher_check(&filter->matcher, filter->text, 0) == KVC_GRAMMAR_WHOLE;
+    if (filter->matcher.no_memory) { /* the first match allocates memory for the later ones, too */
+        close_filter(filter);
+        return NULL;
+    }
     return filter;
 }
 

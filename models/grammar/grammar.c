@@ -124,6 +124,7 @@ static int match(struct kvc_matcher *matcher, const char *text, size_t bytes) {
     if (result == PCRE2_ERROR_MATCHLIMIT || result == PCRE2_ERROR_DEPTHLIMIT || result == PCRE2_ERROR_HEAPLIMIT ||
         result == PCRE2_ERROR_NOMEMORY)
         matcher->exhausted = true;
+    matcher->no_memory = matcher->no_memory || result == PCRE2_ERROR_NOMEMORY;
     return result;
 }
 
@@ -201,5 +202,5 @@ enum kvc_status kvc_grammar_check(const struct kvc_grammar *grammar, const char 
     *result = kvc_matcher_check(&matcher, copy, bytes);
     kvc_matcher_close(&matcher);
     free(copy);
-    return KVC_OK;
+    return matcher.no_memory ? no_memory(error) : KVC_OK;
 }

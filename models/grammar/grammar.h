@@ -37,6 +37,7 @@ struct kvc_matcher {
     const struct kvc_grammar *grammar;
     void *data, *context; /* pcre2_match_data, pcre2_match_context */
     bool exhausted;       /* a match took too many steps or too much memory */
+    bool no_memory;       /* because an allocation failed */
 };
 bool kvc_matcher_open(struct kvc_matcher *matcher, const struct kvc_grammar *grammar); /* false: no memory */
 void kvc_matcher_close(struct kvc_matcher *matcher);
