@@ -92,6 +92,7 @@ static const struct field fields[] = {
     {"guided_json", JSON, C | H, AT(guided_json), 0, 0, 0, "none", "another name for json_schema"},
     {"guided_regex", STRING, C | H, AT(guided_regex), 0, 0, 0, "none", "another name for regex"},
     {"guided_grammar", STRING, C | H, AT(guided_grammar), 0, 0, 0, "none", "another name for grammar"},
+    {"guided_choice", JSON, C | H, AT(guided_choice), 0, 0, 0, "none", "an array of texts; the answer is one of them"},
     {"structured_outputs", JSON, C | H, AT(structured_outputs), 0, 0, 0, "none",
      "an object with one of json, regex and grammar, which mean the same as the fields above, or \"json_object\": "
      "true"},
@@ -134,8 +135,7 @@ static const struct field fields[] = {
     {"web_search_options", NOTHING, H, 0, 0, 0, 0, "", ""},
     /* fields of other servers that would change the answer */
     {"min_tokens", NOTHING, C | H, 0, 0, 0, 0, "0", ""},
-    {"top_a", NOTHING, C | H, 0, 0, 0, 0, "0", ""},
-    {"guided_choice", NOTHING, C | H, 0, 0, 0, 0, "", ""}};
+    {"top_a", NOTHING, C | H, 0, 0, 0, 0, "0", ""}};
 enum { FIELDS = sizeof fields / sizeof *fields };
 
 static const struct field *fields_find(const char *name, enum serve_where where) {

@@ -29,7 +29,7 @@ struct serve_values {
     double temperature, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
     const char *model, *kv, *content, *reasoning_effort, *regex, *guided_regex, *grammar, *guided_grammar;
     json_t *prompt, *messages, *stop, *logit_bias, *stream_options, *template_values, *tokens, *response_format,
-        *json_schema, *guided_json, *structured_outputs;
+        *json_schema, *guided_json, *guided_choice, *structured_outputs;
 };
 
 /* Fills values with defaults, then with the body's members. Removes null members from the body. Prints the names of

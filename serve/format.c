@@ -11,8 +11,8 @@
 struct format {
     const char *field; /* NULL: nothing */
     enum kvc_grammar_kind kind;
-    const char *text;     /* the grammar, or NULL if it is in `schema` */
-    const json_t *schema; /* NULL: any object */
+    const char *text;    /* the grammar, or NULL if it is in `value` */
+    const json_t *value; /* a schema, or an array of texts to choose from */
 };
 
 /* The fields whose value is a grammar. */
@@ -23,6 +23,7 @@ static const struct source {
     bool is_json;
 } sources[] = {{"json_schema", KVC_GRAMMAR_JSON_SCHEMA, AT(json_schema), true},
                {"guided_json", KVC_GRAMMAR_JSON_SCHEMA, AT(guided_json), true},
+               {"guided_choice", KVC_GRAMMAR_REGEX, AT(guided_choice), true},
                {"regex", KVC_GRAMMAR_REGEX, AT(regex), false},
                {"guided_regex", KVC_GRAMMAR_REGEX, AT(guided_regex), false},
                {"grammar", KVC_GRAMMAR_GBNF, AT(grammar), false},
@@ -34,13 +35,13 @@ static bool format_refuse(struct serve_error *error, const char *field, const ch
 
 /* Notes that a field gives a grammar. Refuses a second one. */
 static bool give(struct format *format, const char *field, enum kvc_grammar_kind kind, const char *text,
-                 const json_t *schema, struct serve_error *error) {
+                 const json_t *value, struct serve_error *error) {
     if (format->field && strcmp(format->field, field) == 0)
-        return format_refuse(error, field, "must have only one of json, json_object, regex and grammar");
+        return format_refuse(error, field, "must have only one of json, json_object, regex, grammar and choice");
     if (format->field)
         return serve_refuse(error, 400, SERVE_INVALID, field, NULL, "%s: %s is given, too; only one of them may be",
                             field, format->field);
-    *format = (struct format){field, kind, text, schema};
+    *format = (struct format){field, kind, text, value};
     return true;
 }
 
@@ -49,6 +50,15 @@ static bool give_schema(struct format *format, const char *field, const json_t *
     if (!json_is_object(schema) && !json_is_string(schema))
         return format_refuse(error, field, "the schema must be an object or a text");
     return give(format, field, KVC_GRAMMAR_JSON_SCHEMA, json_string_value(schema), schema, error);
+}
+
+/* Notes texts to choose from. */
+static bool give_choice(struct format *format, const char *field, const json_t *texts, struct serve_error *error) {
+    bool good = json_array_size(texts) > 0;
+    for (size_t i = 0; i < json_array_size(texts); i++)
+        good = good && json_is_string(json_array_get(texts, i));
+    return good ? give(format, field, KVC_GRAMMAR_REGEX, NULL, texts, error)
+                : format_refuse(error, field, "the choice must be an array of texts");
 }
 
 /* Refuses members with other names than names [..., NULL], unless they are null. */
@@ -103,10 +113,10 @@ static bool read_response_format(const json_t *value, struct format *format, str
 
 /* Reads vLLM's structured_outputs, an object with one grammar. */
 static bool read_structured(const json_t *value, struct format *format, struct serve_error *error) {
-    static const char *const name = "structured_outputs", *const names[] = {"json", "json_object", "regex", "grammar",
-                                                                            NULL};
+    static const char *const name = "structured_outputs", *const names[] = {"json",    "json_object", "regex",
+                                                                            "grammar", "choice",      NULL};
     const json_t *schema = member(value, "json"), *any = member(value, "json_object"), *regex = member(value, "regex"),
-                 *grammar = member(value, "grammar");
+                 *grammar = member(value, "grammar"), *choice = member(value, "choice");
     if (!json_is_object(value))
         return format_refuse(error, name, "must be an object");
     if (!check_members(value, names, name, error))
@@ -116,36 +126,62 @@ static bool read_structured(const json_t *value, struct format *format, struct s
     return (!schema || give_schema(format, name, schema, error)) &&
            (!json_is_true(any) || give(format, name, KVC_GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\"}", NULL, error)) &&
            (!regex || give(format, name, KVC_GRAMMAR_REGEX, json_string_value(regex), NULL, error)) &&
-           (!grammar || give(format, name, KVC_GRAMMAR_GBNF, json_string_value(grammar), NULL, error));
+           (!grammar || give(format, name, KVC_GRAMMAR_GBNF, json_string_value(grammar), NULL, error)) &&
+           (!choice || give_choice(format, name, choice, error));
 }
 
 static bool read_source(const struct source *source, const struct serve_values *values, struct format *format,
                         struct serve_error *error) {
     const void *target = (const char *)values + source->target;
-    const json_t *schema = source->is_json ? *(json_t *const *)target : NULL;
+    const json_t *value = source->is_json ? *(json_t *const *)target : NULL;
     const char *text = source->is_json ? NULL : *(const char *const *)target;
-    if (schema)
-        return give_schema(format, source->name, schema, error);
+    if (value)
+        return source->kind == KVC_GRAMMAR_REGEX ? give_choice(format, source->name, value, error)
+                                                 : give_schema(format, source->name, value, error);
     return !text || !*text || give(format, source->name, source->kind, text, NULL, error);
+}
+
+/* Writes a pattern that matches one of the texts. */
+static void write_choice(struct serve_text *pattern, const json_t *texts) {
+    for (size_t i = 0; i < json_array_size(texts); i++) {
+        serve_text_put(pattern, i ? "|" : "");
+        for (const char *at = json_string_value(json_array_get(texts, i)); *at; at++) {
+            const bool plain =
+                (unsigned char)*at >= 0x80 || (*at >= '0' && *at <= '9') || ((*at | 32) >= 'a' && (*at | 32) <= 'z');
+            serve_text_put(pattern, plain ? "" : "\\");
+            serve_text_add(pattern, at, 1);
+        }
+    }
+}
+
+static void write_schema(struct serve_text *text, const json_t *schema) {
+    char *written = json_dumps(schema, JSON_COMPACT);
+    if (written)
+        serve_text_put(text, written);
+    text->failed = text->failed || !written || cli_json_lost();
+    cli_json_free(written);
 }
 
 /* Opens the grammar. The client gets the library's message if the grammar is wrong. */
 static bool open_grammar(struct serve_request *request, const struct format *format, struct serve_error *error) {
-    struct kvc_error cause;
-    char *written = format->text ? NULL : json_dumps(format->schema, JSON_COMPACT);
-    const char *text = format->text ? format->text : written;
-    if (!text || cli_json_lost()) {
-        cli_json_free(written);
-        return serve_refuse(error, 500, "server_error", "", NULL, "the server has no memory for this request");
-    }
-    const enum kvc_status status = kvc_grammar_open(format->kind, text, strlen(text), &request->grammar, &cause);
-    cli_json_free(written);
+    struct kvc_error cause = {KVC_RESOURCE, "no memory for a grammar"};
+    struct serve_text written = {0};
+    if (format->text)
+        serve_text_put(&written, format->text);
+    else if (json_is_array(format->value))
+        write_choice(&written, format->value);
+    else
+        write_schema(&written, format->value);
+    const enum kvc_status status =
+        written.failed ? KVC_RESOURCE
+                       : kvc_grammar_open(format->kind, written.data, written.bytes, &request->grammar, &cause);
+    serve_text_free(&written);
     if (status == KVC_OK)
         return true;
     if (status == KVC_USAGE)
         return format_refuse(error, format->field, cause.text);
     fprintf(stderr, "kvcull serve: %s\n", cause.text);
-    return serve_refuse(error, 500, "server_error", "", NULL, "the server could not prepare this request");
+    return serve_refuse(error, 500, "server_error", "", NULL, "the server has no memory for this request");
 }
 
 bool serve_format_read(struct serve_request *request, struct serve_error *error) {

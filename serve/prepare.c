@@ -480,6 +480,7 @@ bool serve_prepare(struct serve_request *request, json_t *body, struct serve_err
     values->prompt = values->messages = values->logit_bias = values->stream_options = NULL;
     values->template_values = values->tokens = NULL;
     values->regex = values->guided_regex = values->grammar = values->guided_grammar = NULL;
-    values->response_format = values->json_schema = values->guided_json = values->structured_outputs = NULL;
+    values->response_format = values->json_schema = values->guided_json = values->guided_choice = NULL;
+    values->structured_outputs = NULL;
     return good;
 }

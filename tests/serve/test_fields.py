@@ -51,7 +51,7 @@ def something_is_asked():
             ('response_format', {'type': 'text', 'more': 1}), ('tool_choice', 'required'),
             ('tool_choice', {'type': 'function', 'function': {'name': 'f'}}), ('tools', [{}]), ('functions', [{}]),
             ('modalities', ['text', 'audio']), ('audio', {'voice': 'a'}), ('prediction', {'type': 'content'}),
-            ('grammar', 'root := "a"'), ('guided_json', 5), ('guided_choice', ['a']), ('min_tokens', 3), ('top_a', 0.5),
+            ('grammar', 'root := "a"'), ('guided_json', 5), ('guided_choice', [5]), ('min_tokens', 3), ('top_a', 0.5),
             ('frequency_penalty', 2.5), ('presence_penalty', -3), ('frequency_penalty', 'much'), ('seed', -2),
             ('top_k', -2), ('max_tokens', -2), ('max_tokens', 1.5), ('stop', [3]), ('model', 5)):
         server.refused(CHAT, 400, field, **{'messages': HELLO, field: value})

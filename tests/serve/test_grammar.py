@@ -147,10 +147,11 @@ def patterns_are_refused():
         refused('json_schema', 'response_format is given, too', path, json_schema={},
                 response_format={'type': 'json_object'})
         refused('structured_outputs', 'only one', path, structured_outputs={'regex': 'a', 'json_object': True})
-        refused('structured_outputs', 'choice: not supported', path, structured_outputs={'choice': ['a']})
+        refused('structured_outputs', 'backend: not supported', path, structured_outputs={'backend': 'a'})
+        for texts in ([], ['a', 5], 'a', {}):
+            refused('guided_choice', 'array of texts', path, guided_choice=texts)
         refused('structured_outputs', '', path, structured_outputs={'regex': 5})
         refused('structured_outputs', '', path, structured_outputs='a')
-    server.refused(CHAT, 400, 'guided_choice', messages=HELLO, guided_choice=['a'])
 
 
 def patterns_with_no_end_in_sight():
@@ -230,6 +231,16 @@ def grammars_of_llama():
     assert said(ask(CHAT, structured_outputs={'grammar': one['grammar']}, seed=5)) == said(ask(CHAT, **one))
 
 
+def choices_of_texts():
+    texts = ['yes', 'no', '', 'ye', '[a-z]*', 'a\\E|b', 'größer', '"\n\t', '(?:x)', '語', '#', '-']
+    for path in (COMPLETIONS, CHAT):
+        first = said(ask(path, n=24, guided_choice=texts))
+        assert {text for text, _, _ in first} <= set(texts) and {finish for _, _, finish in first} == {'stop'}, first
+        assert first == said(ask(path, n=24, structured_outputs={'choice': texts}))
+        for text in texts:
+            assert ask(path, guided_choice=[text])[0]['text'] == text
+
+
 def texts_of_many_bytes():
     """Characters of several tokens: whole ones, in a stream, too."""
     for pattern in ('[à-ã]{3}', '€[^a-z]{4}', '[😀-😃]{2}', '([а-я]{2}|語){3}'):
@@ -260,7 +271,7 @@ def schemas_are_refused():
 
 words = (words_match, an_answer_that_matches_anyway_is_the_same, how_it_ends, beside_other_fields, a_stream_is_the_same,
          others_change_nothing, cached_sessions, patterns_are_refused, patterns_with_no_end_in_sight)
-any_text = (schemas_hold, all_ways_are_the_same, grammars_of_llama, texts_of_many_bytes, schemas_are_refused)
+any_text = (schemas_hold, all_ways_are_the_same, grammars_of_llama, choices_of_texts, texts_of_many_bytes, schemas_are_refused)
 for function in words if what == 'words' else any_text:
     case(function)
 run()
