@@ -37,6 +37,7 @@ struct gbnf_rule {
     const char *name; /* [length], in the grammar's text */
     size_t length;
     uint32_t line, called; /* of the definition and of the first call; 0: none */
+    uint32_t calls;        /* number of them */
     uint32_t body;         /* a node */
     uint32_t group;        /* of the pattern; GBNF_NONE: not used yet */
 };

@@ -117,7 +117,7 @@ static bool read_call(struct gbnf_reader *reader, struct gbnf_node *node) {
     if (!read_name(reader, &node->rule))
         return false;
     struct gbnf_rule *rule = &reader->gbnf->rules[node->rule];
-    if (rule->called == 0)
+    if (rule->calls++ == 0)
         rule->called = reader->line;
     return true;
 }
