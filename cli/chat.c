@@ -186,7 +186,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     status = cli_parse(command, options, argc, argv, &words);
     if (status == CLI_GO)
         status = cli_model_word(command, &words, &a.model);
-    if (status == CLI_GO && (opened = cli_grammar_open(command, &a.sampling)) != KVC_OK)
+    if (status == CLI_GO && (opened = cli_grammar_open(command, &a.sampling, true)) != KVC_OK)
         status = opened;
     if (status == CLI_GO && a.session && (guarded = cli_session_guard(command, "session", a.session, &lock)) != KVC_OK)
         status = guarded;

@@ -434,8 +434,8 @@ struct cli_sampling { /* options of run and chat */
     struct kvc_grammar *opened;           /* by cli_grammar_open */
 };
 void cli_sampling_defaults(struct cli_sampling *sampling);
-/* Opens the grammar that the options name, if any. */
-int cli_grammar_open(const struct cli_command *command, struct cli_sampling *sampling);
+/* Opens the grammar that the options name, if any. `taken`: the prompt is read from standard input. */
+int cli_grammar_open(const struct cli_command *command, struct cli_sampling *sampling, bool taken);
 void cli_sampling_close(struct cli_sampling *sampling);
 /* clang-format off */
 #define CLI_SAMPLING_OPTIONS(s)                                                                                       \

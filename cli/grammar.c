@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 #include "kvcull/grammar.h"
 
-int cli_grammar_open(const struct cli_command *command, struct cli_sampling *sampling) {
+int cli_grammar_open(const struct cli_command *command, struct cli_sampling *sampling, bool taken) {
     const struct {
         const char *option, *value;
         enum kvc_grammar_kind kind;
@@ -30,6 +30,9 @@ int cli_grammar_open(const struct cli_command *command, struct cli_sampling *sam
         return KVC_OK;
     if (all[given].file && (all[given].value[0] == '{' || strstr(all[given].value, "::=")))
         return cli_error(command, KVC_USAGE, "--%s: takes the name of a file, not the text; - is standard input",
+                         all[given].option);
+    if (all[given].file && taken && strcmp(all[given].value, "-") == 0)
+        return cli_error(command, KVC_USAGE, "--%s -: standard input is already the prompt; give a file",
                          all[given].option);
     if (all[given].file && (status = cli_read_file(command, all[given].value, &owned, &bytes)) != KVC_OK)
         return status;

@@ -296,6 +296,13 @@ static int take_words(const struct cli_command *command, const struct cli_words 
     return CLI_GO;
 }
 
+static bool reads_input(const struct cli_texts *prompts) {
+    for (size_t i = 0; i < prompts->count; i++)
+        if (prompts->items[i].letter == 'f' && strcmp(prompts->items[i].text, "-") == 0)
+            return true;
+    return false;
+}
+
 int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     struct arguments a = {.model = NULL};
     const struct cli_option options[] = {
@@ -343,7 +350,7 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     a.template.implied = !cli_template_given(&a.template);
     a.kv_given = cli_is_given(argc, argv, "kv");
     a.type_given = cli_is_given(argc, argv, "kv-type");
-    if (status == CLI_GO && (opened = cli_grammar_open(command, &a.sampling)) != KVC_OK)
+    if (status == CLI_GO && (opened = cli_grammar_open(command, &a.sampling, reads_input(&a.prompts))) != KVC_OK)
         status = opened;
     if (status == CLI_GO && a.save && (guarded = cli_session_guard(command, "save", a.save, &lock)) != KVC_OK)
         status = guarded;

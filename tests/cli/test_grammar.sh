@@ -102,6 +102,9 @@ for option in json-schema grammar; do
 done
 fails 2 'takes the name of a file, not the text' run -m nosuch -p x --grammar 'root ::= "a"'
 fails 2 'takes the name of a file, not the text' run -m nosuch -p x --json-schema '{"type": "object"}'
+fails 2 '\-\-grammar -: standard input is already the prompt' chat -m nosuch --grammar -
+fails 2 '\-\-json-schema -: standard input is already the prompt' run -m nosuch - --json-schema -
+fails 2 '\-\-grammar -: standard input is already the prompt' run -m nosuch -p x -f - --grammar -
 printf 'root ::= "a"\n\nb ::= c\n' >"$work/wrong.gbnf"
 fails 3 'wrong.gbnf: grammar, line 3: the rule c is not defined' run -m nosuch -p x --grammar "$work/wrong.gbnf"
 printf '{"properties": {"a": {"not": {}}}}' >"$work/wrong.json"
