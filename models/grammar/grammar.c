@@ -14,6 +14,8 @@
 #define TEXT_MOST (1u << 20)                   /* bytes of a grammar's text */
 #define HEAP_LIMIT 65536u                      /* KiB that one match may use */
 #define STEPS(bytes) (200u * (bytes) + 50000u) /* of one match */
+#define STACK_FIRST 65536u                     /* bytes of the stack of compiled patterns */
+#define STACK_MOST (16u << 20)
 
 struct kvc_grammar {
     pcre2_code *code;
@@ -39,8 +41,10 @@ static enum kvc_status compile(const char *regex, size_t bytes, bool users, pcre
                           PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &number,
                           &at, context);
     pcre2_compile_context_free(context);
-    if (*code)
+    if (*code) {
+        (void)pcre2_jit_compile(*code, PCRE2_JIT_PARTIAL_SOFT); /* without it, matches are slower */
         return KVC_OK;
+    }
     if (number == PCRE2_ERROR_HEAP_FAILED)
         return no_memory(error);
     pcre2_get_error_message(number, reason, sizeof reason);
@@ -101,10 +105,12 @@ bool kvc_matcher_open(struct kvc_matcher *matcher, const struct kvc_grammar *gra
     *matcher = (struct kvc_matcher){.grammar = grammar};
     matcher->data = pcre2_match_data_create(1, NULL);
     matcher->context = pcre2_match_context_create(NULL);
+    matcher->stack = pcre2_jit_stack_create(STACK_FIRST, STACK_MOST, NULL);
     if (!matcher->data || !matcher->context) {
         kvc_matcher_close(matcher);
         return false;
     }
+    pcre2_jit_stack_assign(matcher->context, NULL, matcher->stack);
     pcre2_set_heap_limit(matcher->context, HEAP_LIMIT);
     return true;
 }
@@ -112,7 +118,8 @@ bool kvc_matcher_open(struct kvc_matcher *matcher, const struct kvc_grammar *gra
 void kvc_matcher_close(struct kvc_matcher *matcher) {
     pcre2_match_data_free(matcher->data);
     pcre2_match_context_free(matcher->context);
-    matcher->data = matcher->context = NULL;
+    pcre2_jit_stack_free(matcher->stack);
+    matcher->data = matcher->context = matcher->stack = NULL;
 }
 
 /* Returns PCRE2's result for text [bytes]. */
@@ -122,7 +129,7 @@ static int match(struct kvc_matcher *matcher, const char *text, size_t bytes) {
     const int result = pcre2_match(matcher->grammar->code, (PCRE2_SPTR)text, bytes, 0,
                                    PCRE2_ANCHORED | PCRE2_PARTIAL_SOFT, matcher->data, matcher->context);
     if (result == PCRE2_ERROR_MATCHLIMIT || result == PCRE2_ERROR_DEPTHLIMIT || result == PCRE2_ERROR_HEAPLIMIT ||
-        result == PCRE2_ERROR_NOMEMORY)
+        result == PCRE2_ERROR_NOMEMORY || result == PCRE2_ERROR_JIT_STACKLIMIT)
         matcher->exhausted = true;
     matcher->no_memory = matcher->no_memory || result == PCRE2_ERROR_NOMEMORY;
     return result;
@@ -148,8 +155,11 @@ static bool can_complete(struct kvc_matcher *matcher, char *text, size_t whole, 
     const struct kvc_points *points = &matcher->grammar->points;
     const size_t length = bytes - whole + missing;
     uint32_t low = (unsigned char)text[whole] & (0x7fu >> length);
-    for (size_t i = whole + 1; i < bytes; i++)
+    for (size_t i = whole + 1; i < bytes; i++) {
+        if (((unsigned char)text[i] & 0xc0) != 0x80) /* PCRE2 has looked at the first byte only */
+            return false;
         low = low << 6 | ((unsigned char)text[i] & 63);
+    }
     low <<= 6 * missing;
     uint32_t high = low | ((1u << 6 * missing) - 1);
     KVC_ASSERT(length >= 2 && missing >= 1);

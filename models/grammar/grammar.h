@@ -35,9 +35,9 @@ bool kvc_points_find(struct kvc_points *points, const char *regex, size_t bytes)
 /* The memory of a series of matches; one thread uses it at a time. */
 struct kvc_matcher {
     const struct kvc_grammar *grammar;
-    void *data, *context; /* pcre2_match_data, pcre2_match_context */
-    bool exhausted;       /* a match took too many steps or too much memory */
-    bool no_memory;       /* because an allocation failed */
+    void *data, *context, *stack; /* pcre2_match_data, pcre2_match_context, pcre2_jit_stack (NULL: none) */
+    bool exhausted;               /* a match took too many steps or too much memory */
+    bool no_memory;               /* because an allocation failed */
 };
 bool kvc_matcher_open(struct kvc_matcher *matcher, const struct kvc_grammar *grammar); /* false: no memory */
 void kvc_matcher_close(struct kvc_matcher *matcher);

@@ -9,6 +9,11 @@
 
 #define PLAIN "(?![\"\\\\\\x00-\\x1f])" /* the next character needs no escape */
 #define GROUPS_DEEPEST 100u
+/* White space of ECMA-262 and all other characters, as members of a class. */
+#define SPACES "\\t-\\r \\xa0\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}\\x{feff}"
+#define NO_SPACES                                                                                                      \
+    "\\x00-\\x08\\x0e-\\x1f!-\\x9f\\xa1-\\x{167f}\\x{1681}-\\x{1fff}\\x{200b}-\\x{2027}\\x{202a}-\\x{202e}"            \
+    "\\x{2030}-\\x{205e}\\x{2060}-\\x{2fff}\\x{3001}-\\x{d7ff}\\x{e000}-\\x{fefe}\\x{ff00}-\\x{10ffff}"
 
 struct reader {
     struct schema *schema;
@@ -80,6 +85,14 @@ static bool escape(struct reader *reader, bool inside, char *class, uint32_t *co
            refuse(reader, "this escape");
 }
 
+/* Appends a class such as \d as a member of a class. */
+static void put_class(struct kvc_regex *out, char class) {
+    if (class == 's' || class == 'S')
+        kvc_regex_put(out, class == 's' ? SPACES : NO_SPACES);
+    else
+        kvc_regex_print(out, "\\%c", class);
+}
+
 /* Reads one member of a class: a class such as \d or a character. */
 static bool member(struct reader *reader, char *class, uint32_t *code) {
     *class = '\0';
@@ -113,7 +126,7 @@ static bool class_of(struct reader *reader) {
             return false;
         empty = false;
         if (class)
-            kvc_regex_print(out, "\\%c", class);
+            put_class(out, class);
         else
             kvc_regex_code_point(out, code);
         if (reader->end - reader->text < 2 || *reader->text != '-' || reader->text[1] == ']')
@@ -175,10 +188,13 @@ static bool part(struct reader *reader) {
     switch (c) {
     case '\\':
         good = escape(reader, false, &class, &code);
-        if (good && class)
-            kvc_regex_print(reader->out, "(?:" PLAIN "\\%c)", class);
-        else
+        if (good && class) {
+            kvc_regex_put(reader->out, "(?:" PLAIN "[");
+            put_class(reader->out, class);
+            kvc_regex_put(reader->out, "])");
+        } else {
             good = good && literal(reader, code);
+        }
         break;
     case '[':
         good = class_of(reader);
