@@ -132,10 +132,10 @@ static bool decode_step(char *step) {
     *to = '\0';
     to = step;
     for (const char *from = step; *from; from++) {
-        if (*from == '~' && from[1] != '0' && from[1] != '1')
+        const bool escaped = *from == '~';
+        if (escaped && *++from != '0' && *from != '1')
             return false;
-        *to++ = (char)(*from != '~' ? *from : from[1] == '0' ? '~' : '/');
-        from += *from == '~';
+        *to++ = (char)(!escaped ? *from : *from == '0' ? '~' : '/');
     }
     *to = '\0';
     return true;

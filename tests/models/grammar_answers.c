@@ -1,7 +1,7 @@
 /* grammar_answers.c - writes random answers for tests/models/test_schemas.py. MODEL gives the tokenizer. Reads JSON
  * lines, each an object with "schema" (JSON text), "seed", "answers" (how many to write) and "texts" to compare, and
- * writes a line for each: {"error": ...} or {"answers": [...], "matches": "WBN..."}; an answer that did not end is null,
- * and one that could not go on is false.
+ * writes a line for each: {"error": ...} or {"answers": [...], "matches": "WBN..."}; an answer that did not end is
+ * null, and one that could not go on is false.
  *
  * The logits are random. They favour more and more what ends strings, arrays and objects, so that answers end. */
 #include <math.h>
@@ -35,7 +35,9 @@ static bool writer_open(struct writer *writer, const struct kvc_model *model) {
         char text[4];
         size_t bytes = 0;
         if (kvc_token_bytes(model, (int32_t)t, false, text, sizeof text, &bytes, NULL) == KVC_OK && bytes == 1)
-            writer->ending[t] = strchr("\"}]", text[0]) && text[0] ? 1.0f : strchr(",:{[\\.-0123456789", text[0]) && text[0] ? 0.6f : 0.0f;
+            writer->ending[t] = strchr("\"}]", text[0]) && text[0]                 ? 1.0f
+                                : strchr(",:{[\\.-0123456789", text[0]) && text[0] ? 0.6f
+                                                                                   : 0.0f;
         if (kvc_token_ends_turn(model, (int32_t)t))
             writer->ending[t] = 1.0f;
     }
@@ -91,7 +93,8 @@ static json_t *one(struct writer *writer, const json_t *line) {
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const json_t *text = json_array_get(texts, i);
         enum kvc_grammar_match match = KVC_GRAMMAR_WRONG;
-        if (!matches || kvc_grammar_check(grammar, json_string_value(text), json_string_length(text), &match, &error) != KVC_OK)
+        if (!matches ||
+            kvc_grammar_check(grammar, json_string_value(text), json_string_length(text), &match, &error) != KVC_OK)
             exit(4);
         matches[i] = "NBW"[match];
     }

@@ -21,6 +21,7 @@ check_PROGRAMS += \
 	tests/models/test_rope \
 	tests/models/test_safetensors \
 	tests/models/test_scaled \
+	tests/models/test_schema \
 	tests/models/test_template \
 	tests/models/test_template_names \
 	tests/models/test_text_alone \
@@ -36,6 +37,9 @@ check_PROGRAMS += \
 # A program for tests/models/test_templates.sh, no test itself.
 noinst_PROGRAMS += tests/models/jinja_render
 tests_models_jinja_render_LDADD = libkvc.la $(KVC_LIBS)
-SHELL_TESTS += tests/models/test_gguf_package.sh tests/models/test_templates.sh
-EXTRA_DIST += tests/models/test_gguf_package.sh tests/models/test_templates.sh tests/data/tokenizers \
+# The same for tests/models/test_schemas.sh.
+noinst_PROGRAMS += tests/models/grammar_answers
+tests_models_grammar_answers_LDADD = libkvc.la $(KVC_LIBS)
+SHELL_TESTS += tests/models/test_gguf_package.sh tests/models/test_schemas.sh tests/models/test_templates.sh
+EXTRA_DIST += tests/models/test_gguf_package.sh tests/models/test_schemas.sh tests/models/test_schemas.py tests/models/test_templates.sh tests/data/tokenizers \
 	tests/data/templates tools/compare_folders.py tools/compare_templates.py

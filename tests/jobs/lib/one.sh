@@ -114,7 +114,7 @@ names_defined() {
 # python_packages: exports PYTHON, an interpreter that has what the Python tests need: the system's, or one that pip
 # makes in build/python. Without a network the tests skip and name what is missing.
 python_packages() {
-    local packages='cffi numpy pytest setuptools wheel' log=build/python.log
+    local packages='cffi jsonschema numpy pytest setuptools wheel' log=build/python.log
     [ -z "${PYTHON-}" ] || return 0
     if [ ! -e build/python/ready ]; then
         python3 -c 'import cffi, numpy, pytest, setuptools, wheel, pip' 2>/dev/null && return
