@@ -27,7 +27,8 @@ static enum kvc_status no_memory(struct kvc_error *error) {
 }
 
 /* Compiles a pattern. A pattern that the user wrote is named in the message by the offset of the fault. A match must be
- * of the whole text: PCRE2_EXTRA_MATCH_LINE, because partial matches exclude PCRE2_ENDANCHORED. */
+ * of the whole text: PCRE2_EXTRA_MATCH_LINE, because partial matches exclude PCRE2_ENDANCHORED. PCRE2_ANCHORED belongs
+ * to the pattern, because pcre2_match with this option would not use the machine code. */
 static enum kvc_status compile(const char *regex, size_t bytes, bool users, pcre2_code **code,
                                struct kvc_error *error) {
     int number;
@@ -38,7 +39,7 @@ static enum kvc_status compile(const char *regex, size_t bytes, bool users, pcre
         return no_memory(error);
     (void)pcre2_set_compile_extra_options(context, PCRE2_EXTRA_MATCH_LINE);
     *code = pcre2_compile((PCRE2_SPTR)regex, bytes,
-                          PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &number,
+                          PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &number,
                           &at, context);
     pcre2_compile_context_free(context);
     if (*code) {
@@ -127,7 +128,7 @@ static int match(struct kvc_matcher *matcher, const char *text, size_t bytes) {
     pcre2_set_match_limit(matcher->context,
                           (uint32_t)(STEPS((uint64_t)bytes) < UINT32_MAX ? STEPS(bytes) : UINT32_MAX));
     const int result = pcre2_match(matcher->grammar->code, (PCRE2_SPTR)text, bytes, 0,
-                                   PCRE2_ANCHORED | PCRE2_PARTIAL_SOFT, matcher->data, matcher->context);
+                                   PCRE2_PARTIAL_SOFT, matcher->data, matcher->context);
     if (result == PCRE2_ERROR_MATCHLIMIT || result == PCRE2_ERROR_DEPTHLIMIT || result == PCRE2_ERROR_HEAPLIMIT ||
         result == PCRE2_ERROR_NOMEMORY || result == PCRE2_ERROR_JIT_STACKLIMIT)
         matcher->exhausted = true;
