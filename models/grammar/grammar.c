@@ -39,8 +39,9 @@ static enum kvc_status compile(const char *regex, size_t bytes, bool users, pcre
         return no_memory(error);
     (void)pcre2_set_compile_extra_options(context, PCRE2_EXTRA_MATCH_LINE);
     *code = pcre2_compile((PCRE2_SPTR)regex, bytes,
-                          PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY | PCRE2_NO_AUTO_CAPTURE, &number,
-                          &at, context);
+                          PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY |
+                              PCRE2_NO_AUTO_CAPTURE,
+                          &number, &at, context);
     pcre2_compile_context_free(context);
     if (*code) {
         (void)pcre2_jit_compile(*code, PCRE2_JIT_PARTIAL_SOFT); /* without it, matches are slower */
@@ -127,8 +128,8 @@ void kvc_matcher_close(struct kvc_matcher *matcher) {
 static int match(struct kvc_matcher *matcher, const char *text, size_t bytes) {
     pcre2_set_match_limit(matcher->context,
                           (uint32_t)(STEPS((uint64_t)bytes) < UINT32_MAX ? STEPS(bytes) : UINT32_MAX));
-    const int result = pcre2_match(matcher->grammar->code, (PCRE2_SPTR)text, bytes, 0,
-                                   PCRE2_PARTIAL_SOFT, matcher->data, matcher->context);
+    const int result = pcre2_match(matcher->grammar->code, (PCRE2_SPTR)text, bytes, 0, PCRE2_PARTIAL_SOFT,
+                                   matcher->data, matcher->context);
     if (result == PCRE2_ERROR_MATCHLIMIT || result == PCRE2_ERROR_DEPTHLIMIT || result == PCRE2_ERROR_HEAPLIMIT ||
         result == PCRE2_ERROR_NOMEMORY || result == PCRE2_ERROR_JIT_STACKLIMIT)
         matcher->exhausted = true;
