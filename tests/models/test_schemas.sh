@@ -1,6 +1,6 @@
 #!/bin/sh
 # Random answers to random JSON schemas, judged by the package jsonschema. PYTHON is an interpreter that has it. SCHEMA_SUITE
-# names a folder tests/draft2020-12 of JSON-Schema-Test-Suite, which is then read, too.
+# names a folder of JSON-Schema-Test-Suite with the tests of one draft, which are then read, too.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 python=${PYTHON:-python3}
