@@ -52,7 +52,8 @@ static enum kvc_status compile(const char *regex, size_t bytes, bool users, pcre
     pcre2_get_error_message(number, reason, sizeof reason);
     if (users)
         return kvc_fail(error, KVC_USAGE, "regular expression, byte %zu: %s", (size_t)at, (const char *)reason);
-    return kvc_fail(error, KVC_USAGE, "grammar: too large: %s", (const char *)reason);
+    const bool large = number == PCRE2_ERROR_PATTERN_TOO_LARGE || number == PCRE2_ERROR_PATTERN_TOO_COMPLICATED;
+    return kvc_fail(error, KVC_USAGE, "grammar: %s%s", large ? "too large: " : "", (const char *)reason);
 }
 
 enum kvc_status kvc_grammar_open(enum kvc_grammar_kind kind, const char *text, size_t bytes,

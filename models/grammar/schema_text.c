@@ -4,6 +4,7 @@
  * characters that need no escape. */
 #include "models/grammar/schema.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,6 +151,9 @@ static bool class_of(struct reader *reader) {
 static bool braces(struct reader *reader) {
     const char *from = reader->text - 1;
     const size_t length = strspn(reader->text, "0123456789,");
+    unsigned least, most;
+    if (length <= 9 && sscanf(from, "{%u,%u}", &least, &most) == 2 && least > most)
+        return refuse(reader, "a quantifier whose first number is the larger one");
     reader->text += length;
     if (!reader->repeatable || length == 0 || length > 9 || *from != '{' || from[1] == ',' ||
         reader->text >= reader->end || *reader->text != '}')

@@ -190,6 +190,7 @@ static void test_refused(void **state) {
         {"{\"type\":\"string\",\"pattern\":\"a(?=b)\"}", "schema: #/pattern: a group that begins with (?"},
         {"{\"type\":\"string\",\"pattern\":\"(a\"}", "schema: #/pattern: a ( without"},
         {"{\"type\":\"string\",\"pattern\":\"[b-a]\"}", "schema: #/pattern: this range"},
+        {"{\"type\":\"string\",\"pattern\":\"a{3,2}\"}", "schema: #/pattern: a quantifier whose first"},
         {"{\"type\":\"string\",\"pattern\":\"a**\"}", "schema: #/pattern: a quantifier with nothing"},
         {"{\"type\":\"string\",\"pattern\":\"^a|b$\"}", "schema: #/pattern: ^ or $ beside |"},
         {"{\"type\":\"string\",\"pattern\":\"\\\\1\"}", "schema: #/pattern: this escape"},
