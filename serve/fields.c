@@ -94,8 +94,8 @@ static const struct field fields[] = {
     {"guided_grammar", STRING, C | H, AT(guided_grammar), 0, 0, 0, "none", "another name for grammar"},
     {"guided_choice", JSON, C | H, AT(guided_choice), 0, 0, 0, "none", "an array of texts; the answer is one of them"},
     {"structured_outputs", JSON, C | H, AT(structured_outputs), 0, 0, 0, "none",
-     "an object with one of json, regex and grammar, which mean the same as the fields above, or \"json_object\": "
-     "true"},
+     "an object with one of json, regex, grammar and choice, which mean the same as the fields above, or "
+     "\"json_object\": true"},
     {"ignore_eos", FLAG, C | H, AT(ignore_eos), 0, 0, 0, "false",
      "does not end an answer at the model's end token, unless it has a form or a grammar"},
     {"return_token_ids", FLAG, C | H, AT(return_token_ids), 0, 0, 0, "false",
