@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+#include "cli/chat_commands.h"
 
 /* A signal handler can only write to a global variable. */
 static volatile sig_atomic_t interrupted;
@@ -73,20 +73,47 @@ static bool read_line(char **line, size_t *capacity, size_t *bytes) {
     return true;
 }
 
-static int converse(const struct arguments *arguments, struct cli_generation *generation, struct cli_chat *chat) {
-    const struct cli_command *command = generation->command;
-    bool terminal = isatty(0) == 1 && isatty(2) == 1;
+/* Answers one message. */
+static int chat_answer(const struct arguments *arguments, struct cli_talk *talk, const char *line) {
+    struct cli_generation *generation = talk->generation;
+    struct cli_answer answer = {0};
+    const double before = generation->answer_seconds;
+    int32_t *tokens = NULL;
+    size_t count = 0;
+    int status = cli_chat_turn(talk->chat, line, &tokens, &count);
+
+    if (status == KVC_OK)
+        status = cli_generate(generation, tokens, count, true, &answer);
+    if (status == KVC_OK) {
+        putchar('\n');
+        status = cli_flush(talk->command);
+    }
+    if (status == KVC_OK && answer.stop == CLI_STOP_CONTEXT)
+        status = cli_error(talk->command, KVC_USAGE, "--ctx %lld: the context is full; give a larger --ctx",
+                           (long long)arguments->common.context);
+    else if (status == KVC_OK)
+        cli_say_ending(generation, &answer);
+    if (status == KVC_OK)
+        status = cli_chat_answer(talk->chat, &answer);
+    if (status == KVC_OK && talk->session)
+        status = cli_generation_save(generation, talk->session, talk->chat);
+    if (status == KVC_OK)
+        cli_say_cost(generation, answer.count, generation->answer_seconds - before);
+    cli_answer_free(&answer);
+    free(tokens);
+    return status;
+}
+
+static int converse(const struct arguments *arguments, struct cli_talk *talk) {
+    const bool terminal = isatty(0) == 1 && isatty(2) == 1;
     char *line = NULL;
     size_t capacity = 0;
     int status = KVC_OK;
 
     if (terminal && !arguments->common.quiet)
-        fprintf(stderr, "/exit or Ctrl-D ends the chat, Ctrl-C an answer; a line that ends in \\ continues; // begins "
-                        "a line with /.\n");
-    while (status == KVC_OK) {
-        struct cli_answer answer = {0};
-        int32_t *tokens = NULL;
-        size_t count = 0, bytes;
+        fputs("/help lists the commands, Ctrl-D ends the chat, Ctrl-C an answer.\n", stderr);
+    while (status == KVC_OK && !talk->over) {
+        size_t bytes;
 
         interrupted = 0;
         if (terminal)
@@ -96,39 +123,17 @@ static int converse(const struct arguments *arguments, struct cli_generation *ge
                 fputc('\n', stderr);
             break;
         }
-        status = cli_check_text(command, "standard input", line, &bytes);
+        status = cli_check_text(talk->command, "standard input", line, &bytes);
         if (status != KVC_OK)
-            break;
-        if (strcmp(line, "/exit") == 0 || strcmp(line, "/quit") == 0)
             break;
         if (line[0] == '\0' || interrupted) {
             if (interrupted && terminal)
                 fputc('\n', stderr);
-            continue;
+        } else if (line[0] == '/' && line[1] != '/') {
+            status = cli_chat_command(talk, line);
+        } else {
+            status = chat_answer(arguments, talk, line + (line[0] == '/'));
         }
-        if (line[0] == '/' && line[1] != '/') {
-            fprintf(stderr, "%s: no such command here; /exit ends the chat, // sends a line that begins with /\n",
-                    line);
-            continue;
-        }
-        status = cli_chat_turn(chat, line + (line[0] == '/'), &tokens, &count);
-        if (status == KVC_OK)
-            status = cli_generate(generation, tokens, count, true, &answer);
-        if (status == KVC_OK) {
-            putchar('\n');
-            status = cli_flush(command);
-        }
-        if (status == KVC_OK && answer.stop == CLI_STOP_CONTEXT)
-            status = cli_error(command, KVC_USAGE, "--ctx %lld: the context is full; give a larger --ctx",
-                               (long long)arguments->common.context);
-        else if (status == KVC_OK)
-            cli_say_ending(generation, &answer);
-        if (status == KVC_OK)
-            status = cli_chat_answer(chat, &answer);
-        if (status == KVC_OK && arguments->session)
-            status = cli_generation_save(generation, arguments->session, chat);
-        cli_answer_free(&answer);
-        free(tokens);
     }
     free(line);
     return status;
@@ -205,8 +210,11 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
             else if (status == KVC_OK)
                 status = cli_longrope_first(&generation);
             if (status == KVC_OK) {
+                struct cli_talk talk = {command, &generation, chat, a.session, a.session, false};
+
+                cli_chat_show_last(&talk);
                 sigaction(SIGINT, &action, NULL);
-                status = converse(&a, &generation, chat);
+                status = converse(&a, &talk);
             }
             if (generation.seen_prompt > 0)
                 cli_summary_print(&generation, generation.options.policy);

@@ -249,6 +249,31 @@ int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *
     return status;
 }
 
+void cli_chat_clear(struct cli_chat *chat, bool keep_system) {
+    const size_t kept = keep_system && chat->count > 0 && strcmp(chat->messages[0].role, "system") == 0;
+
+    while (chat->count > kept)
+        free((char *)(uintptr_t)chat->messages[--chat->count].content);
+    chat->begun = false;
+}
+
+bool cli_chat_begun(const struct cli_chat *chat) { return chat->begun; }
+
+bool cli_chat_reread(struct cli_chat *chat) {
+    const bool begun = chat->begun;
+
+    chat->begun = false;
+    return begun;
+}
+
+bool cli_chat_last(const struct cli_chat *chat, const struct kvc_message **user, const struct kvc_message **answer) {
+    if (chat->count < 2 || strcmp(chat->messages[chat->count - 1].role, "assistant") != 0)
+        return false;
+    *user = &chat->messages[chat->count - 2];
+    *answer = &chat->messages[chat->count - 1];
+    return true;
+}
+
 /* Writes a mark that does not occur in the user's message. */
 static void make_mark(const char *user, char mark[MARK]) {
     unsigned i = 0;

@@ -479,11 +479,16 @@ void cli_sampling_close(struct cli_sampling *sampling);
 int cli_generation_open(const struct cli_command *command, const struct cli_common *common,
                         const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
                         struct cli_generation *generation);
+/* Replaces the session by an empty one with this policy. If it fails, prints why and keeps the session. */
+int cli_generation_anew(struct cli_generation *generation, const char *spec);
 void cli_generation_close(struct cli_generation *generation);
 /* Prints the prompt on stderr: the text with its control tokens, and the ids. */
 int cli_show_prompt(const struct cli_generation *generation, const int32_t *tokens, size_t count);
 /* Prints to stderr why the answer is empty or was cut, if it was. */
 void cli_say_ending(const struct cli_generation *generation, const struct cli_answer *answer);
+/* On a terminal and without -q: prints tokens per second, and the bytes of the cache beside those that `full` would
+ * hold. */
+void cli_say_cost(const struct cli_generation *generation, size_t tokens, double seconds);
 /* cli_summary_print prints the summary to stderr; cli_summary_json returns it as a JSON object. */
 void cli_summary_print(const struct cli_generation *generation, const char *spec);
 json_t *cli_summary_json(const struct cli_generation *generation);
@@ -544,6 +549,15 @@ int cli_chat_extend(struct cli_chat *chat, const struct cli_answer *answer);
  * the file of the messages. */
 json_t *cli_chat_messages(const struct cli_chat *chat);
 int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path);
+/* Removes all messages, or all but the system message. The next turn is a first one. */
+void cli_chat_clear(struct cli_chat *chat, bool keep_system);
+/* Makes the next turn the text of the whole conversation, for a session that holds none of it. Returns false if there
+ * is no conversation yet. */
+bool cli_chat_reread(struct cli_chat *chat);
+/* Returns true if the session holds the conversation. */
+bool cli_chat_begun(const struct cli_chat *chat);
+/* Finds the last message of the user and its answer. Returns false if there are none. */
+bool cli_chat_last(const struct cli_chat *chat, const struct kvc_message **user, const struct kvc_message **answer);
 
 /* ---- saved sessions ---- */
 

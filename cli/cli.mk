@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += libkvcli.la
 libkvcli_la_SOURCES = \
 	cli/chat.c \
+	cli/chat_commands.c \
 	cli/chat_text.c \
 	cli/collect.c \
 	cli/commands.c \

@@ -43,8 +43,9 @@ const struct cli_command cli_commands[] = {
      "outgrows that length, it is computed again with the long ones. Any other policy evicts entries that could not be "
      "computed again, so it uses the long factors from the first token on, unless --ctx limits the conversation to the "
      "original length.\n\n"
-     "A line that ends in a backslash continues in the next line. /exit or the end of input ends the chat. To send a "
-     "line that begins with /, type //. --json-schema, --regex and --grammar apply to each answer, as in kvcull run. "
+     "A line that ends in a backslash continues in the next line. /help lists the commands that a line can be: /stats, "
+     "/policy, /clear, /save, /load and /exit. To send a line that begins with /, type //. --json-schema, --regex and "
+     "--grammar apply to each answer, as in kvcull run. "
      "Ctrl-C ends an answer, but not the chat. Ctrl-C pressed three times ends the "
      "program even where it does not react otherwise, such as while it reads a long prompt.",
      "kvcull chat model.gguf --kv morphkv:budget=2048\n"

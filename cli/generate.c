@@ -90,6 +90,35 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
     return KVC_OK;
 }
 
+int cli_generation_anew(struct cli_generation *generation, const char *spec) {
+    struct kvc_session_options options = generation->options;
+    char *policy = strdup(spec);
+    struct kvc_session *session;
+    struct kvc_error error;
+
+    if (!policy)
+        return cli_no_memory(generation->command);
+    options.policy = policy;
+    options.context = generation->context;
+    if (kvc_session_open(generation->model, &options, &session, &error) != KVC_OK) {
+        free(policy);
+        return cli_report(generation->command, &error);
+    }
+    kvc_session_close(generation->session);
+    free(generation->policy);
+    free(generation->history);
+    generation->session = session;
+    generation->options = options;
+    generation->policy = policy;
+    generation->history = NULL;
+    generation->given = 0;
+    generation->pending = -1;
+    generation->outgrown = generation->ended = generation->goes_on = false;
+    generation->seen_prompt = generation->seen_answer = 0;
+    generation->first_seconds = generation->prompt_seconds = generation->answer_seconds = 0;
+    return cli_longrope_first(generation);
+}
+
 void cli_generation_close(struct cli_generation *generation) {
     kvc_session_close(generation->session);
     kvc_sampler_close(generation->sampler);

@@ -2,6 +2,7 @@
  * cost of the answer. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "kvcull/grammar.h"
@@ -48,6 +49,26 @@ void cli_say_ending(const struct cli_generation *generation, const struct cli_an
     else if (answer->stop == CLI_STOP_LENGTH && answer->count > 0 && !generation->quiet)
         fprintf(stderr, "(cut after %zu tokens%s; -n sets the maximum)\n", answer->count,
                 kvc_sampler_whole(generation->sampler) ? "" : ", before it matched the grammar");
+}
+
+/* Returns true if standard error shows colours: a terminal, unless the user wants none (no-color.org). */
+static bool shows_colours(void) {
+    const char *none = getenv("NO_COLOR"), *kind = getenv("TERM");
+
+    return isatty(2) == 1 && !(none && *none) && kind && strcmp(kind, "dumb") != 0;
+}
+
+void cli_say_cost(const struct cli_generation *generation, size_t tokens, double seconds) {
+    const bool dim = shows_colours();
+    struct kvc_session_stats stats;
+    char text[2][32];
+
+    if (generation->quiet || isatty(2) != 1)
+        return;
+    kvc_session_stats(generation->session, &stats);
+    fprintf(stderr, "%s%.1f tokens/s; the cache holds %s, full would hold %s%s\n", dim ? "\x1b[2m" : "",
+            rate(tokens, seconds), cli_bytes(stats.cache_bytes + stats.state_bytes, text[0]),
+            cli_bytes(stats.full_bytes, text[1]), dim ? "\x1b[0m" : "");
 }
 
 void cli_summary_print(const struct cli_generation *generation, const char *spec) {

@@ -18,6 +18,7 @@ tests_cli_stale_hashes_LDADD = libkvcli.la libkvcull.la $(JANSSON_LIBS)
 
 CLI_TESTS = \
 	tests/cli/test_bench.sh \
+	tests/cli/test_chat.sh \
 	tests/cli/test_completions.sh \
 	tests/cli/test_control_tokens.sh \
 	tests/cli/test_errors.sh \

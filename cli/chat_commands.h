@@ -1,0 +1,23 @@
+/* chat_commands.h - the commands that a user types in a chat, such as /stats. */
+#ifndef KVC_CLI_CHAT_COMMANDS_H
+#define KVC_CLI_CHAT_COMMANDS_H
+
+#include "cli/cli.h"
+
+/* A chat that runs. */
+struct cli_talk {
+    const struct cli_command *command;
+    struct cli_generation *generation;
+    struct cli_chat *chat;
+    const char *locked;  /* the file of --session, which this process may write; NULL: none */
+    const char *session; /* `locked` while each answer is saved to it; else NULL */
+    bool over;           /* the user has ended the chat */
+};
+
+/* Runs the command in a line that begins with a slash. A command that fails prints why, and the chat goes on. Returns
+ * a status other than KVC_OK only if the chat cannot go on. */
+int cli_chat_command(struct cli_talk *talk, const char *line);
+/* Prints the last message of the user and the answer, if the output is a terminal. */
+void cli_chat_show_last(const struct cli_talk *talk);
+
+#endif
