@@ -8,11 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEW 4096u /* tokens that are all compared when tokens are struck out */
-#define SPARE 3u  /* bytes after the text, for kvc_matcher_check */
+#define COSTLY_MOST 256u /* matches of an answer that take too many steps, before it ends */
+#define FEW 4096u        /* tokens that are all compared when tokens are struck out */
+#define SPARE 3u         /* bytes after the text, for kvc_matcher_check */
 
 struct grammar_filter {
     struct kvc_matcher matcher;
+    unsigned costly; /* matches that took too many steps */
     const struct kvc_model *model;
     uint32_t vocab;
     bool first; /* no token has added a byte yet */
@@ -40,14 +42,24 @@ static bool append(struct grammar_filter *filter, int32_t token, size_t *added) 
                            filter->capacity - filter->bytes - SPARE, added, NULL) == KVC_OK;
 }
 
+/* Compares the text and the `added` bytes after it. */
+static enum kvc_grammar_match compare(struct grammar_filter *filter, size_t added) {
+    if (filter->costly == COSTLY_MOST)
+        return KVC_GRAMMAR_WRONG;
+    filter->matcher.exhausted = false;
+    const enum kvc_grammar_match match = kvc_matcher_check(&filter->matcher, filter->text, filter->bytes + added);
+    filter->costly += filter->matcher.exhausted;
+    return match;
+}
+
 static bool allows(void *user, int32_t token) {
     struct grammar_filter *filter = user;
     size_t added;
     if (kvc_token_ends_turn(filter->model, token))
         return filter->whole;
-    if (filter->matcher.exhausted || !append(filter, token, &added) || added == 0)
+    if (!append(filter, token, &added) || added == 0)
         return false;
-    const enum kvc_grammar_match match = kvc_matcher_check(&filter->matcher, filter->text, filter->bytes + added);
+    const enum kvc_grammar_match match = compare(filter, added);
     filter->last = token;
     filter->last_whole = match == KVC_GRAMMAR_WHOLE;
     return match != KVC_GRAMMAR_WRONG;
@@ -60,8 +72,7 @@ static void strike(void *user, float *logits) {
     uint32_t left = 0;
     for (unsigned b = 0; b < 256; b++) {
         filter->text[filter->bytes] = (char)b;
-        possible[b] = !filter->matcher.exhausted &&
-                      kvc_matcher_check(&filter->matcher, filter->text, filter->bytes + 1) != KVC_GRAMMAR_WRONG;
+        possible[b] = compare(filter, 1) != KVC_GRAMMAR_WRONG;
     }
     for (uint32_t t = 0; t < filter->vocab; t++) {
         size_t added = 0;

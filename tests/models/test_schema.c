@@ -1,4 +1,5 @@
-/* test_schema.c - JSON schemas as grammars: texts that are whole, begun or wrong, and schemas that are refused. */
+/* test_schema.c - JSON schemas as grammars: texts that are whole, begun or wrong, and schemas that are refused. And a
+ * grammar whose comparison takes too long. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -214,8 +215,56 @@ static void test_refused(void **state) {
     }
 }
 
+static int32_t token_of(const struct kvc_model *model, const char *text) {
+    int32_t *tokens;
+    size_t count;
+    assert_int_equal(kvc_tokenize(model, text, strlen(text), 0, &tokens, &count, NULL), KVC_OK);
+    assert_int_equal(count, 1);
+    const int32_t token = tokens[0];
+    free(tokens);
+    return token;
+}
+
+/* A token whose match takes too many steps is struck out like a wrong one, and the answer goes on. */
+static void test_costly(void **state) {
+    (void)state;
+    const char *source = getenv("top_srcdir"), *regex = "(?:a|aa)+b?";
+    char path[1000];
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    struct kvc_grammar *grammar;
+    struct kvc_sampler *sampler;
+    struct kvc_sampler_options options;
+    struct kvc_error error;
+    snprintf(path, sizeof path, "%s/tests/data/tokenizers/gpt2/vocab.gguf", source ? source : ".");
+    assert_int_equal(kvc_engine_open(NULL, &engine, &error), KVC_OK);
+    assert_int_equal(kvc_model_open_text(engine, path, &model, &error), KVC_OK);
+    assert_int_equal(kvc_grammar_open(KVC_GRAMMAR_REGEX, regex, strlen(regex), &grammar, &error), KVC_OK);
+    kvc_sampler_defaults(&options);
+    options.temperature = 0;
+    const uint32_t vocab = kvc_model_info(model)->vocab;
+    float *logits = calloc(vocab, sizeof *logits);
+    assert_non_null(logits);
+    assert_int_equal(kvc_sampler_open(&options, vocab, &sampler, &error), KVC_OK);
+    assert_int_equal(kvc_sampler_grammar(sampler, model, grammar, true, &error), KVC_OK);
+    const int32_t a = token_of(model, "a"), b = token_of(model, "b"), other = token_of(model, "!");
+    logits[a] = 1;
+    for (int i = 0; i < 40; i++)
+        assert_int_equal(kvc_sample(sampler, logits), a);
+    logits[other] = 3;
+    logits[b] = 2;
+    assert_int_equal(kvc_sample(sampler, logits), b);
+    assert_true(kvc_sampler_whole(sampler));
+    kvc_sampler_close(sampler);
+    kvc_grammar_close(grammar);
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    free(logits);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_ranges),
-                                       cmocka_unit_test(test_lengths), cmocka_unit_test(test_refused)};
+                                       cmocka_unit_test(test_lengths), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_costly)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
