@@ -245,7 +245,11 @@ void serve_answer_json(struct serve_text *text, const struct serve_request *requ
         size_t offset = 0;
         serve_text_print(text, "%s{\"index\":%u,", i ? "," : "", choice->index);
         serve_text_put(text, request->chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
-        serve_text_string(text, choice->text.data ? choice->text.data : "", choice->text.bytes);
+        if (choice->calls && choice->text.bytes == 0)
+            serve_text_put(text, "null");
+        else
+            serve_text_string(text, choice->text.data ? choice->text.data : "", choice->text.bytes);
+        serve_tools_put(text, choice, false);
         serve_text_put(text, request->chat ? ",\"refusal\":null}" : "");
         put_choice_logprobs(text, choice, 0, &offset);
         put_ids(text, choice, 0, true);
@@ -269,6 +273,7 @@ void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice, si
     else
         serve_text_put(text, "\"text\":");
     serve_text_string(text, data, until - choice->text_sent);
+    serve_tools_put(text, choice, true);
     serve_text_put(text, request->chat ? "}" : "");
     put_choice_logprobs(text, choice, choice->records_sent, &choice->offset);
     put_ids(text, choice, choice->tokens_sent, !choice->said);

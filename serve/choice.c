@@ -10,6 +10,7 @@ void serve_choice_free(struct serve_choice *choice) {
     kvc_session_close(choice->session); /* usually NULL, because the engine thread closes the session and the sampler */
     kvc_sampler_close(choice->sampler);
     kvc_hash_close(choice->hash);
+    json_decref(choice->calls);
     for (size_t i = 0; i < choice->record_count; i++)
         free(choice->records[i].best);
     free(choice->records);
@@ -19,6 +20,7 @@ void serve_choice_free(struct serve_choice *choice) {
     choice->session = NULL;
     choice->sampler = NULL;
     choice->hash = NULL;
+    choice->calls = NULL;
 }
 
 enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_error *error) {
@@ -167,5 +169,5 @@ size_t serve_choice_ready(const struct serve_choice *choice) {
                 most = n;
     }
     KVC_ASSERT(most <= bytes);
-    return bytes ? bytes - most - cli_begun(text->data, bytes - most) : 0;
+    return serve_tools_ready(choice, bytes ? bytes - most - cli_begun(text->data, bytes - most) : 0);
 }

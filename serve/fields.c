@@ -80,6 +80,16 @@ static const struct field fields[] = {
      "true with policies that neither evict nor select",
      "continues the cached session of an earlier request if this one begins with its tokens; \"fork\": continues a "
      "copy and leaves the cached session unchanged"},
+    {"tools", JSON, H, AT(tools), 0, 0, 0, "none",
+     "an array of functions that the model may call: {\"type\": \"function\", \"function\": {\"name\", "
+     "\"description\", "
+     "\"parameters\": a JSON schema}}"},
+    {"tool_choice", JSON, H, AT(tool_choice), 0, 0, 0, "auto",
+     "none; auto: the model decides; required: the answer is a call; {\"type\": \"function\", \"function\": "
+     "{\"name\"}}: "
+     "a call of this function"},
+    {"parallel_tool_calls", FLAG, H, AT(parallel_tool_calls), 0, 0, 1, "true",
+     "false: at most one call in an answer; the others are dropped"},
     {"response_format", JSON, C | H, AT(response_format), 0, 0, 0, "any text",
      "the answer's form: {\"type\": \"json_object\"}: a JSON object; {\"type\": \"json_schema\", \"json_schema\": "
      "{\"schema\": ...}}: JSON that is valid under the schema; {\"type\": \"text\"}: any text"},
@@ -117,7 +127,6 @@ static const struct field fields[] = {
     {"with_pieces", FLAG, T, AT(pieces), 0, 0, 0, "false", "returns each token as an object with id and piece"},
     {"tokens", JSON, D, AT(tokens), 0, 0, 0, "must be given", "an array of token ids"},
     {"metadata", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
-    {"parallel_tool_calls", ANYTHING, H, 0, 0, 0, 0, "", ""},
     {"prompt_cache_key", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
     {"safety_identifier", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
     {"service_tier", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
@@ -125,8 +134,6 @@ static const struct field fields[] = {
     {"user", ANYTHING, C | H | T | D, 0, 0, 0, 0, "", ""},
     {"best_of", NOTHING, C, 0, 1, 1, 0, "1", ""},
     {"suffix", NOTHING, C, 0, 0, 0, 0, "", ""},
-    {"tools", NOTHING, H, 0, 0, 0, 0, "", ""},
-    {"tool_choice", NOTHING, H, 0, 0, 0, 0, "none|auto", ""},
     {"functions", NOTHING, H, 0, 0, 0, 0, "", ""},
     {"function_call", NOTHING, H, 0, 0, 0, 0, "none|auto", ""},
     {"modalities", NOTHING, H, 0, 0, 0, 0, "text", ""},
@@ -308,7 +315,7 @@ static bool ignore(const char *name, enum serve_where where, const struct serve_
 /* Returns true if null means something in a member of this name: templates can test for it, and schemas can ask for it.
  */
 static bool has_nulls(const char *name) {
-    static const char *const names[] = {"arguments",   "chat_template_kwargs", "response_format",
+    static const char *const names[] = {"arguments",   "chat_template_kwargs", "response_format",   "tools",
                                         "json_schema", "guided_json",          "structured_outputs"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(name, names[i]) == 0)

@@ -146,7 +146,7 @@ static void loop_finish(struct serve_loop *loop, struct serve_choice *choice, co
     struct serve *serve = loop->serve;
     struct serve_metrics *m = &serve->metrics;
     const struct kvc_model_info *info = serve->info;
-    choice->finish = why;
+    choice->finish = serve_tools_end(choice, why);
     serve_held_look(choice);
     serve_leave(loop, choice, true);
     const uint64_t all = choice->stats.tokens * info->layers * info->kv_heads;

@@ -147,7 +147,7 @@ static json_t *clean_message(const struct serve_request *request, json_t *messag
         return NULL;
     }
     json_t *copy = json_copy(message);
-    if (!copy || (text && json_object_set_new(copy, "content", text) != 0)) {
+    if (!copy || (text && json_object_set_new(copy, "content", text) != 0) || !serve_tools_unwrap(copy)) {
         json_decref(copy);
         (void)no_memory(error);
         return NULL;
@@ -197,7 +197,7 @@ static json_t *template_variables(const struct serve_values *values) {
 /* Warns once if a request has tools and the template ignores them. */
 static void warn_unread(struct serve *serve, const struct serve_values *values,
                         const struct kvc_chat_options *options) {
-    const bool given = json_array_size(json_object_get(values->template_values, "tools")) > 0;
+    const bool given = options->tools || json_array_size(json_object_get(values->template_values, "tools")) > 0;
     if (given && !kvc_chat_reads(serve->model, options, "tools") && !atomic_exchange(&serve->warned_unread, true))
         cli_warn(serve->command, "the chat template ignores tools, so the model does not see the tools of requests");
 }
@@ -206,7 +206,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     const struct serve_values *values = &request->values;
     struct kvc_chat_options options;
     struct kvc_error cause;
-    char *variables = NULL;
+    char *variables = NULL, *tools = NULL, *text = NULL;
     bool good = false;
     if (values->template_values && !json_is_object(values->template_values))
         return prepare_refuse(error, "chat_template_kwargs", "must be an object");
@@ -222,8 +222,10 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     options.special_content = values->special_content;
     options.variables = variables = json_dumps(more, JSON_COMPACT);
     json_decref(more);
+    if (request->functions)
+        options.tools = tools = json_dumps(values->tools, JSON_COMPACT);
     request->prompts = calloc(1, sizeof *request->prompts);
-    if (!request->prompts || !variables || cli_json_lost()) {
+    if (!request->prompts || !variables || (request->functions && !tools) || cli_json_lost()) {
         (void)no_memory(error);
     } else if (kvc_chat_tokens(request->serve->model, &options, NULL, 0, &request->prompts[0].items,
                                &request->prompts[0].count, &cause) != KVC_OK) {
@@ -234,8 +236,14 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
         warn_unread(request->serve, values, &options);
         good = request->prompts[0].count > 0 ||
                prepare_refuse(error, "messages", "the chat template produces an empty prompt");
+        if (good && request->forced)
+            good = (kvc_chat_text_with(request->serve->model, &options, NULL, 0, &text, &cause) == KVC_OK ||
+                    refuse_by(error, "messages", &cause)) &&
+                   serve_tools_force(request, text, error);
+        free(text);
     }
     cli_json_free(messages);
+    cli_json_free(tools);
     cli_json_free(variables);
     return good;
 }
@@ -462,7 +470,8 @@ static bool prepare_body(struct serve_request *request, json_t *body, struct ser
     struct serve_values *values = &request->values;
     if (!serve_fields_read(body, request->chat ? SERVE_CHAT : SERVE_COMPLETIONS, request->serve->options, values,
                            error) ||
-        !check_values(request, error) || !read_policy(request, error) || !serve_format_read(request, error))
+        !check_values(request, error) || !read_policy(request, error) || !serve_format_read(request, error) ||
+        !serve_tools_read(request, error))
         return false;
     set_unsaid(request);
     values->include_usage = json_is_true(json_object_get(values->stream_options, "include_usage"));
@@ -481,6 +490,6 @@ bool serve_prepare(struct serve_request *request, json_t *body, struct serve_err
     values->template_values = values->tokens = NULL;
     values->regex = values->guided_regex = values->grammar = values->guided_grammar = NULL;
     values->response_format = values->json_schema = values->guided_json = values->guided_choice = NULL;
-    values->structured_outputs = NULL;
+    values->structured_outputs = values->tools = values->tool_choice = NULL;
     return good;
 }

@@ -43,6 +43,7 @@ void serve_request_release(struct serve_request *request) {
     free(request->spec);
     free(request->biases);
     json_decref(request->values.stop);
+    json_decref(request->functions);
     serve_text_free(&request->out);
     free(request);
 }

@@ -73,7 +73,8 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     size_t text_sent, echoed, offset; /* bytes sent; bytes of the echoed prompt; characters of the records sent */
     bool first;                       /* the text is empty so far */
     bool said;                        /* a stream's first chunk, which has the role, has been sent */
-    const char *finish;               /* "stop", "length" */
+    const char *finish;               /* "stop", "length", "tool_calls" */
+    json_t *calls;                    /* the calls that ended the answer; NULL: none */
     unsigned char *held;              /* [held_count]: for each token, the percentage of lists that hold it */
     size_t held_count;
     bool held_news; /* `held` has changed since it was last sent */
@@ -105,6 +106,8 @@ struct serve_request {
     struct kvc_bias *biases;    /* [bias_count] */
     size_t bias_count;
     struct kvc_grammar *grammar; /* that the answers match; NULL: any text */
+    json_t *functions;           /* that the model may call (tools.c); NULL: none */
+    bool forced;                 /* the answers must be calls */
     char *spec;                  /* policy string */
     unsigned stages;             /* stages of the policy */
     struct serve_tokens *prompts;
@@ -193,6 +196,18 @@ bool serve_prepare(struct serve_request *request, json_t *body, struct serve_err
 /* format.c: opens the grammar that the request's answers must match, if it has one. On failure, returns false and sets
  * error. */
 bool serve_format_read(struct serve_request *request, struct serve_error *error);
+/* tools.c: functions that the model may call. serve_tools_read reads them and tool_choice. If a call is required,
+ * serve_tools_force opens its grammar, and lets the answer begin within a tag if the prompt's text mentions it. On
+ * failure, they return false and set error. */
+bool serve_tools_read(struct serve_request *request, struct serve_error *error);
+bool serve_tools_force(struct serve_request *request, const char *prompt, struct serve_error *error);
+/* Replaces arguments that are JSON text by their value, as templates expect them. Returns false if there is no memory.
+ */
+bool serve_tools_unwrap(json_t *message);
+/* Reads the calls in a complete answer. Returns "tool_calls" if there are some, and `why` otherwise. */
+const char *serve_tools_end(struct serve_choice *choice, const char *why);
+size_t serve_tools_ready(const struct serve_choice *choice, size_t ready); /* of `ready` bytes, those of no call */
+void serve_tools_put(struct serve_text *text, const struct serve_choice *choice, bool chunk);
 /* body.c: parses JSON within limits. On failure, returns NULL and sets error. */
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error);
 /* Estimates the bytes of cache, state and hidden states that a policy needs at its peak. */

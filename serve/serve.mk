@@ -24,7 +24,8 @@ libkvcli_la_SOURCES += \
 	serve/route.c \
 	serve/share.c \
 	serve/slots.c \
-	serve/text.c
+	serve/text.c \
+	serve/tools.c
 libkvcli_la_CPPFLAGS += $(MICROHTTPD_CFLAGS)
 libkvcli_la_LIBADD = $(MICROHTTPD_LIBS)
 endif

@@ -4,7 +4,7 @@ SERVE_TESTS = \
 	tests/serve/test_connections.sh \
 	tests/serve/test_fields.sh \
 	tests/serve/test_fork.sh \
-	tests/serve/test_grammar.sh \
+	tests/serve/test_grammar.sh tests/serve/test_tools.sh \
 	tests/serve/test_http.sh \
 	tests/serve/test_limits.sh \
 	tests/serve/test_lm_eval.sh \
@@ -21,7 +21,7 @@ EXTRA_DIST += $(SERVE_TESTS) tests/serve/bytes_model.py tests/serve/client.py te
 	tests/serve/structured.py tests/serve/test_connections.py \
 	tests/serve/test_fields.py \
 	tests/serve/test_fork.py \
-	tests/serve/test_grammar.py \
+	tests/serve/test_grammar.py tests/serve/test_tools.py \
 	tests/serve/test_http.py \
 	tests/serve/test_limits.py \
 	tests/serve/test_serve.py tests/serve/test_slots.py
