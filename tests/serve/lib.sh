@@ -44,3 +44,12 @@ client() {
 bytes_model() {
     "$python" "$source/tests/serve/bytes_model.py" "$demo" "$1" || bad 'no model of bytes'
 }
+# tools_template FILE: a chat template that names the functions of a request and writes earlier calls.
+tools_template() {
+    cat >"$1" <<'END'
+{%- if tools %}tools={% for t in tools %}{{ t.function.name }}{{ ' ' if not loop.last }}{% endfor %};{% endif %}
+{%- for m in messages %}{{ m.role }}: {{ m.content if m.content is not none }}
+{%- for c in m.tool_calls or [] %}call {{ c.function.name }} {{ c.function.arguments | tojson }}{% endfor %}
+{% endfor %}
+END
+}

@@ -1,5 +1,5 @@
-"""more_clients.py URL BYTES PACKAGE - conversations, streams, defaults and structured answers as the package's users have
-them. The server at BYTES can write any text."""
+"""more_clients.py URL BYTES PACKAGE - conversations, streams, defaults, structured answers and calls as the package's users
+have them. The server at BYTES can write any text."""
 import os
 import sys
 
@@ -27,6 +27,12 @@ def litellm():
         answer = litellm.completion(model='openai/bytes', api_base=BYTES, api_key='none', messages=messages[:1],
                                     response_format=River, max_tokens=1500, seed=seed)
         check(River.model_validate_json(answer.choices[0].message.content))
+    tool = {'type': 'function', 'function': {'name': 'note', 'parameters': River.model_json_schema()}}
+    answer = litellm.completion(model='openai/bytes', api_base=BYTES, api_key='none', messages=messages[:1], tools=[tool],
+                                tool_choice='required', max_tokens=1500)
+    call = answer.choices[0].message.tool_calls[0]
+    assert answer.choices[0].finish_reason == 'tool_calls' and call.function.name == 'note'
+    check(River.model_validate_json(call.function.arguments))
 
 
 def langchain_openai():
@@ -49,6 +55,10 @@ def langchain_openai():
         got = writer.with_structured_output(River, method='json_schema', include_raw=True).batch([messages[:1]] * 2)
         assert got[0]['parsed'] == got[1]['parsed'] and not got[0]['parsing_error']
         check(got[0]['parsed'])
+        check(writer.with_structured_output(River, method='function_calling').invoke(messages[:1]))
+        message = writer.bind_tools([River], tool_choice='any').invoke(messages[:1])
+        assert [call['name'] for call in message.tool_calls] == ['River'] and not message.invalid_tool_calls
+        check(River.model_validate(message.tool_calls[0]['args']))
 
 
 def llm():

@@ -97,6 +97,26 @@ def structured_answers():
 
 
 @case
+def calls():
+    """A required call, whole and as a stream; then its result as the next message."""
+    tools = [openai.pydantic_function_tool(River, name='note_river', description='Writes down a river.')]
+    for seed in range(3):
+        fields = dict(model='bytes', messages=MESSAGES, tools=tools, tool_choice='required', seed=seed, max_tokens=1500)
+        choice = writer.chat.completions.parse(**fields).choices[0]
+        call = choice.message.tool_calls[0]
+        assert choice.finish_reason == 'tool_calls' and call.function.name == 'note_river'
+        check(call.function.parsed_arguments)
+        with writer.chat.completions.stream(**fields) as stream:
+            arguments = ''.join(event.arguments_delta for event in stream
+                                if event.type == 'tool_calls.function.arguments.delta')
+            last = stream.get_final_completion().choices[0]
+        assert arguments == call.function.arguments and last.finish_reason == 'tool_calls'
+    told = [*MESSAGES, choice.message, {'role': 'tool', 'tool_call_id': call.id, 'content': 'noted'}]
+    answer = writer.chat.completions.create(model='bytes', messages=told, tools=tools, tool_choice='none', max_tokens=3)
+    assert answer.choices[0].message.tool_calls is None
+
+
+@case
 def errors():
     try:
         client.completions.create(model='demo', prompt='a', frequency_penalty=3)

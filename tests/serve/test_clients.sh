@@ -4,7 +4,8 @@
 serve plain -m "$demo" --template chatml --name demo -q
 words=$url
 bytes_model "$work/bytes"
-serve bytes -m "$work/bytes" --template chatml --name bytes -q
+tools_template "$work/template"
+serve bytes -m "$work/bytes" --chat-template-file "$work/template" --name bytes -q
 found=
 for package in litellm langchain_openai llm; do
     if HOME=$work "$python" -c "import $package" 2>/dev/null; then

@@ -6,6 +6,7 @@
 serve plain -m "$demo" --template chatml --name demo -q
 words=$url
 bytes_model "$work/bytes"
-serve bytes -m "$work/bytes" --template chatml --name bytes -q
+tools_template "$work/template"
+serve bytes -m "$work/bytes" --chat-template-file "$work/template" --name bytes -q
 client openai_client.py "$words" "$url"
 finish
