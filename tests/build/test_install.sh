@@ -17,7 +17,7 @@ for page in "$build"/docs/man/*.[17]; do
     section=${page##*.}
     [ -e "$installed/share/man/man$section/${page##*/}" ] || fail "make install left out ${page##*/}"
 done
-[ "$(find root -name '*.h' | wc -l)" = 6 ] || fail 'other headers were installed than kvcull.h and those of include/kvcull'
+[ "$(find root -name '*.h' | wc -l)" = 7 ] || fail 'other headers were installed than kvcull.h and those of include/kvcull'
 cat >use.c <<'END'
 #include <kvcull/check.h>
 #include <kvcull/policy.h>
