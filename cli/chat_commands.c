@@ -101,7 +101,7 @@ static const struct chat_command {
     {"/help", "", "lists the commands", say_help},
     {"/stats", "", "prints the tokens per second and the size of the cache", say_stats},
     {"/policy", "[SPEC]", "prints the cache's policy, or changes it and reads the conversation again", set_policy},
-    {"/clear", "", "begins a new conversation with the same system message", clear},
+    {"/clear", "", "begins a new conversation, with the system message and --messages of the command", clear},
     {"/save", "FILE", "saves the conversation", save},
     {"/load", "FILE", "goes on with a saved conversation and its policy", load},
     {"/exit", "", "ends the chat, as Ctrl-D does", end_chat},

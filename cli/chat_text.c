@@ -254,6 +254,8 @@ void cli_chat_clear(struct cli_chat *chat, bool keep_system) {
 
     while (chat->count > kept)
         free((char *)(uintptr_t)chat->messages[--chat->count].content);
+    if (!keep_system)
+        chat->options.earlier = NULL;
     chat->begun = false;
 }
 

@@ -549,7 +549,8 @@ int cli_chat_extend(struct cli_chat *chat, const struct cli_answer *answer);
  * the file of the messages. */
 json_t *cli_chat_messages(const struct cli_chat *chat);
 int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path);
-/* Removes all messages, or all but the system message. The next turn is a first one. */
+/* Removes all messages, also those of --messages; with keep_system, only those since the chat began. The next turn is a
+ * first one. */
 void cli_chat_clear(struct cli_chat *chat, bool keep_system);
 /* Makes the next turn the text of the whole conversation, for a session that holds none of it. Returns false if there
  * is no conversation yet. */

@@ -189,7 +189,7 @@ that 'counted' [ "$(head -n 1 "$work/err")" = "prompt of $(echo "$ids" | tr , '\
 printf '/nosuch\n//usr/bin\n/exit\n' >"$work/lines"
 kv chat -m "$tiny" --template chatml -n 3 --temp 0 -q --show-prompt <"$work/lines" >"$work/out" 2>"$work/err"
 that 'the chat ends well' [ $? = 0 ]
-has '^/nosuch: no such command here; /exit ends the chat, // sends a line that begins with /' "$work/err"
+has '^/nosuch: no such command; /help lists them, // sends a line that begins with /' "$work/err"
 has '^/usr/bin<|im_end|>$' "$work/err"
 that 'one answer' [ "$(grep -c '^prompt of' "$work/err")" = 1 ]
 
