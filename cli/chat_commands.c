@@ -15,10 +15,10 @@ static int end_chat(struct cli_talk *talk, const char *argument) {
 
 static const char *policy_of(const struct cli_talk *talk) { return talk->generation->options.policy; }
 
-/* From now on the conversation is not saved to the file of --session, so that the file keeps what it has. */
+/* Stops saving to the file of --session, so that the file stays as it is. */
 static void leave_file(struct cli_talk *talk) {
     if (talk->session)
-        fprintf(stderr, "(%s keeps the conversation so far; /save %s replaces it)\n", talk->session, talk->session);
+        fprintf(stderr, "(no longer saving to %s; /save %s overwrites it and resumes)\n", talk->session, talk->session);
     talk->session = NULL;
 }
 
@@ -50,7 +50,7 @@ static int set_policy(struct cli_talk *talk, const char *argument) {
     if (cli_generation_anew(talk->generation, argument) != KVC_OK)
         return KVC_OK;
     if (cli_chat_reread(talk->chat))
-        fputs("(the next message reads the conversation again)\n", stderr);
+        fputs("(your next message makes the model reread the conversation)\n", stderr);
     return KVC_OK;
 }
 
@@ -100,12 +100,12 @@ static const struct chat_command {
 } chat_commands[] = {
     {"/help", "", "lists the commands", say_help},
     {"/stats", "", "prints the tokens per second and the size of the cache", say_stats},
-    {"/policy", "[SPEC]", "prints the cache's policy, or changes it and reads the conversation again", set_policy},
+    {"/policy", "[SPEC]", "prints the cache's policy, or changes it from the next message on", set_policy},
     {"/clear", "", "begins a new conversation, with the system message and --messages of the command", clear},
     {"/save", "FILE", "saves the conversation", save},
     {"/load", "FILE", "goes on with a saved conversation and its policy", load},
     {"/exit", "", "ends the chat, as Ctrl-D does", end_chat},
-    {"/quit", "", "the same", end_chat}};
+    {"/quit", "", "like /exit", end_chat}};
 #define COMMANDS (sizeof chat_commands / sizeof *chat_commands)
 
 static int say_help(struct cli_talk *talk, const char *argument) {
@@ -115,7 +115,8 @@ static int say_help(struct cli_talk *talk, const char *argument) {
         const struct chat_command *each = &chat_commands[i];
         fprintf(stderr, "%s %-*s %s\n", each->name, (int)(14 - strlen(each->name)), each->argument, each->help);
     }
-    fputs("A line that ends in \\ continues in the next one; // begins a line with /; Ctrl-C ends an answer.\n",
+    fputs("A line that ends in \\ continues in the next one; type // to send a line that begins with /; Ctrl-C ends an "
+          "answer.\n",
           stderr);
     return KVC_OK;
 }

@@ -466,10 +466,10 @@ void cli_sampling_close(struct cli_sampling *sampling);
         {CLI_FLAG, 0, "ignore-eos", NULL, "do not end an answer at the model's end token", &(s)->ignore_end, 0, 0,    \
          NULL},                                                                                                       \
         {CLI_TEXT, 0, "json-schema", "FILE",                                                                          \
-         "each answer is JSON that is valid by the JSON schema in FILE; - is standard input", &(s)->schema, 0, 0,     \
+         "each answer is JSON, valid under the JSON schema in FILE; - is standard input", &(s)->schema, 0, 0,     \
          NULL},                                                                                                       \
         {CLI_TEXT, 0, "regex", "PATTERN",                                                                             \
-         "each answer matches the regular expression of PCRE2 as a whole: '[0-9]{4}|unknown'", &(s)->regex, 0, 0,     \
+         "each whole answer matches a PCRE2 regular expression: '[0-9]{4}|unknown'", &(s)->regex, 0, 0,     \
          NULL},                                                                                                       \
         {CLI_TEXT, 0, "grammar", "FILE",                                                                              \
          "each answer matches the grammar in FILE, in llama.cpp's format (GBNF); - is standard input",                \

@@ -116,7 +116,8 @@ int cli_generation_anew(struct cli_generation *generation, const char *spec) {
     generation->outgrown = generation->ended = generation->goes_on = false;
     generation->seen_prompt = generation->seen_answer = 0;
     generation->first_seconds = generation->prompt_seconds = generation->answer_seconds = 0;
-    return cli_longrope_first(generation);
+    (void)cli_longrope_first(generation); /* if it fails, the short factors stay in use */
+    return KVC_OK;
 }
 
 void cli_generation_close(struct cli_generation *generation) {

@@ -22,8 +22,7 @@ int cli_grammar_open(const struct cli_command *command, struct cli_sampling *sam
         if (!all[i].value)
             continue;
         if (given < sizeof all / sizeof *all)
-            return cli_error(command, KVC_USAGE, "--%s, --%s: an answer matches one of them; give one",
-                             all[given].option, all[i].option);
+            return cli_error(command, KVC_USAGE, "--%s, --%s: give only one of them", all[given].option, all[i].option);
         given = i;
     }
     if (given == sizeof all / sizeof *all)

@@ -89,12 +89,12 @@ static const struct field fields[] = {
      "{\"name\"}}: "
      "a call of this function"},
     {"parallel_tool_calls", FLAG, H, AT(parallel_tool_calls), 0, 0, 1, "true",
-     "false: at most one call in an answer; the others are dropped"},
+     "false: the server keeps only an answer's first call"},
     {"response_format", JSON, C | H, AT(response_format), 0, 0, 0, "any text",
      "the answer's form: {\"type\": \"json_object\"}: a JSON object; {\"type\": \"json_schema\", \"json_schema\": "
      "{\"schema\": ...}}: JSON that is valid under the schema; {\"type\": \"text\"}: any text"},
     {"json_schema", JSON, C | H, AT(json_schema), 0, 0, 0, "none",
-     "a JSON schema under which the answer is valid JSON"},
+     "a JSON schema; the answer is JSON that is valid under it"},
     {"regex", STRING, C | H, AT(regex), 0, 0, 0, "none",
      "a regular expression of PCRE2 that the whole answer matches; empty: none"},
     {"grammar", STRING, C | H, AT(grammar), 0, 0, 0, "none",
@@ -104,10 +104,9 @@ static const struct field fields[] = {
     {"guided_grammar", STRING, C | H, AT(guided_grammar), 0, 0, 0, "none", "another name for grammar"},
     {"guided_choice", JSON, C | H, AT(guided_choice), 0, 0, 0, "none", "an array of texts; the answer is one of them"},
     {"structured_outputs", JSON, C | H, AT(structured_outputs), 0, 0, 0, "none",
-     "an object with one of json, regex, grammar and choice, which mean the same as the fields above, or "
-     "\"json_object\": true"},
+     "an object with one of json (as json_schema), regex, grammar, choice (as guided_choice) or \"json_object\": true"},
     {"ignore_eos", FLAG, C | H, AT(ignore_eos), 0, 0, 0, "false",
-     "does not end an answer at the model's end token, unless it has a form or a grammar"},
+     "continues past the model's end token; no effect with a grammar or a forced call"},
     {"return_token_ids", FLAG, C | H, AT(return_token_ids), 0, 0, 0, "false",
      "adds token_ids, the answer's token ids, to each choice"},
     {"return_held", FLAG, C | H, AT(return_held), 0, 0, 0, "false",
@@ -323,7 +322,7 @@ static bool has_nulls(const char *name) {
     return false;
 }
 
-/* Removes null members. Keeps a message's content, which may be null, and what is in members that has_nulls names. */
+/* Removes null members. Keeps a message's null content, and nulls within the members that has_nulls names. */
 static void drop_nulls(json_t *value) {
     const char *name;
     json_t *member;

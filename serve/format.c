@@ -39,8 +39,8 @@ static bool give(struct format *format, const char *field, enum kvc_grammar_kind
     if (format->field && strcmp(format->field, field) == 0)
         return format_refuse(error, field, "must have only one of json, json_object, regex, grammar and choice");
     if (format->field)
-        return serve_refuse(error, 400, SERVE_INVALID, field, NULL, "%s: %s is given, too; only one of them may be",
-                            field, format->field);
+        return serve_refuse(error, 400, SERVE_INVALID, field, NULL, "%s: the request also has %s; give only one", field,
+                            format->field);
     *format = (struct format){field, kind, text, value};
     return true;
 }
@@ -58,7 +58,7 @@ static bool give_choice(struct format *format, const char *field, const json_t *
     for (size_t i = 0; i < json_array_size(texts); i++)
         good = good && json_is_string(json_array_get(texts, i));
     return good ? give(format, field, KVC_GRAMMAR_REGEX, NULL, texts, error)
-                : format_refuse(error, field, "the choice must be an array of texts");
+                : format_refuse(error, field, "the choice must be a non-empty array of strings");
 }
 
 /* Refuses members with other names than names [..., NULL], unless they are null. */

@@ -74,7 +74,7 @@ static bool read_choice(const json_t *choice, const json_t *functions, bool *non
         return tools_refuse(error, "tool_choice",
                             "must be none, auto, required or {\"type\": \"function\", \"function\": {\"name\": ...}}");
     if (*none || (*only && !find_function(functions, *only)))
-        return tools_refuse(error, "tool_choice", "tools has no such function");
+        return tools_refuse(error, "tool_choice", "tools is empty or lacks the function");
     return true;
 }
 
@@ -193,7 +193,7 @@ static json_t *read_call(const struct serve_request *request, const json_t *valu
     if (!find_function(request->functions, name) ||
         (arguments && !json_is_object(arguments) && !json_is_string(arguments)))
         return NULL;
-    char *text = json_is_string(arguments) ? NULL : json_dumps(arguments ? arguments : NULL, JSON_COMPACT);
+    char *text = json_is_string(arguments) ? NULL : json_dumps(arguments, JSON_COMPACT);
     const char *given = json_is_string(arguments) ? json_string_value(arguments) : text ? text : "{}";
     char id[80];
     snprintf(id, sizeof id, "call_%llu_%u_%zu", (unsigned long long)request->id, choice, index);
@@ -265,8 +265,8 @@ const char *serve_tools_end(struct serve_choice *choice, const char *why) {
     }
     while (at > 0 && strchr(" \t\r\n", text->data[at - 1]))
         at--;
-    KVC_ASSERT(choice->text_sent <= at || choice->text_sent <= text->bytes);
-    text->bytes = at > choice->text_sent ? at : choice->text_sent;
+    KVC_ASSERT(choice->text_sent <= at); /* serve_tools_ready has held back the rest */
+    text->bytes = at;
     text->data[text->bytes] = '\0';
     choice->calls = calls;
     return "tool_calls";

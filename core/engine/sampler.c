@@ -1,5 +1,5 @@
-/* sampler.c - picks the next token: penalties, bias, top-k, temperature, softmax, top-p, min-p, one draw. A filter may
- * strike out the token, which is then drawn anew. The same logits and seed give the same token on every machine. */
+/* sampler.c - picks the next token: penalties, bias, top-k, temperature, softmax, top-p, min-p, one draw. If a filter
+ * refuses the token, the sampler draws another. The same logits and seed give the same token on every machine. */
 #include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/float.h"
@@ -284,13 +284,12 @@ static uint32_t pick(struct kvc_sampler *sampler, const float *logits) {
     return sampler->options.temperature > 0 ? sampler_draw(sampler, logits) : sampler_likeliest(logits, sampler->vocab);
 }
 
-/* Strikes out tokens that the filter refuses until it allows the one that is picked. Returns false if it allows none.
- */
+/* Picks tokens until the filter allows one, and masks those that it refuses. Returns false if it allows none. */
 static bool pick_allowed(struct kvc_sampler *sampler, uint32_t *token) {
     const struct kvc_token_filter *filter = &sampler->filter;
     for (uint32_t refused = 0; refused < sampler->vocab; refused++) {
         *token = pick(sampler, sampler->changed);
-        if (!(sampler->changed[*token] > -INFINITY)) /* all others are struck out, too, or not a number */
+        if (!(sampler->changed[*token] > -INFINITY)) /* no token is left, or logits are NaN */
             return false;
         if (filter->allows(filter->user, (int32_t)*token))
             return true;

@@ -13,13 +13,13 @@ struct kvc_token_filter {
     void *user;
     bool (*allows)(void *user, int32_t token);
     /* Sets logits [vocab] of tokens that `allows` would refuse to -INFINITY: all of them, or those that are found
-     * quickly. Called once for a token after `allows` has refused several. */
+     * quickly. kvc_sample calls it at most once, after several refusals. */
     void (*strike)(void *user, float *logits);
     void (*accept)(void *user, int32_t token); /* the token was drawn */
     bool (*whole)(const void *user);           /* returns true if the answer may end here */
     void (*close)(void *user);
 };
-/* Replaces the filter, which the sampler then closes; NULL: no filter. After a failure the caller still owns it. */
+/* Closes the old filter and takes the new one; NULL: no filter. After a failure the caller still owns the new one. */
 enum kvc_status kvc_sampler_filter(struct kvc_sampler *sampler, const struct kvc_token_filter *filter,
                                    struct kvc_error *error);
 uint32_t kvc_sampler_vocab(const struct kvc_sampler *sampler);

@@ -32,18 +32,19 @@ enum kvc_grammar_match {
     KVC_GRAMMAR_BEGUN, /**< it is the beginning of a text of the grammar, but not one itself */
     KVC_GRAMMAR_WHOLE  /**< it is a text of the grammar; it may also be the beginning of longer ones */
 };
-/** Compares text [bytes] with a grammar. The text may end within a character. A match that takes too many steps is
- * KVC_GRAMMAR_WRONG. Fails with KVC_RESOURCE if there is no memory. */
+/** Compares text [bytes] with a grammar. The text may end within a character. KVC_GRAMMAR_WRONG may
+ * also mean that the comparison takes too many steps, or that the text ends within a rare character. Fails with
+ * KVC_RESOURCE if there is no memory. */
 enum kvc_status kvc_grammar_check(const struct kvc_grammar *grammar, const char *text, size_t bytes,
                                   enum kvc_grammar_match *match, struct kvc_error *error);
 
-/** Lets kvc_sample draw only tokens that keep the answer within a grammar. A token that would leave it is struck out
- * and another is drawn, so the answer has the model's distribution, given that each token is possible. Call the
- * function at the start of each answer; a NULL grammar removes the restriction. `first` is the argument of
- * kvc_token_bytes for the first token. A token that ends the turn can be drawn only if the answer is whole. kvc_sample
- * returns -1 if no token is possible. A saved session does not contain the grammar. The model and the grammar must
- * outlive the sampler or the next call. Fails with KVC_INPUT if the model has no tokenizer, and with KVC_USAGE if the
- * sampler is for another vocabulary. */
+/** Lets kvc_sample draw only tokens that keep the answer within a grammar. If a token would leave it, the sampler draws
+ * another. This restricts each draw, not the distribution of whole answers. Call the function at the start of each
+ * answer; a NULL grammar removes the restriction. `first` is the argument of kvc_token_bytes for the first token. A
+ * token that ends the turn can be drawn only if the answer is whole. kvc_sample returns -1 if no token is possible. A
+ * saved session does not contain the grammar. The model and the grammar must outlive the sampler or the next call.
+ * Fails with KVC_INPUT if the model has no tokenizer, with KVC_USAGE if the sampler is for another vocabulary, and with
+ * KVC_RESOURCE if there is no memory. */
 enum kvc_status kvc_sampler_grammar(struct kvc_sampler *sampler, const struct kvc_model *model,
                                     const struct kvc_grammar *grammar, bool first, struct kvc_error *error);
 /** Returns true if the answer so far is a text of the sampler's grammar, or if the sampler has none. */

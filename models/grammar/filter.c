@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COSTLY_MOST 256u /* matches of an answer that take too many steps, before it ends */
-#define FEW 4096u        /* tokens that are all compared when tokens are struck out */
+#define COSTLY_MOST 256u /* matches that take too many steps, before the answer ends */
+#define FEW 4096u        /* strike compares every token if at most this many are left */
 #define SPARE 3u         /* bytes after the text, for kvc_matcher_check */
 
 struct grammar_filter {
@@ -21,7 +21,7 @@ struct grammar_filter {
     char *text; /* the answer; bytes + SPARE <= capacity */
     size_t bytes, capacity;
     bool whole;   /* the answer may end here */
-    int32_t last; /* the token that `allows` allowed last, and its result */
+    int32_t last; /* the token that `allows` compared last, and its result */
     bool last_whole;
 };
 

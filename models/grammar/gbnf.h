@@ -16,7 +16,7 @@ enum gbnf_kind {
 };
 /* What gbnf_check.c finds out about a node. */
 enum gbnf_property {
-    GBNF_ENDS,  /* the node has a text, so that not each text calls the rule again */
+    GBNF_ENDS,  /* the node has a finite text */
     GBNF_EMPTY, /* the empty text is one of its texts */
     GBNF_CLEAR, /* without left recursion */
     GBNF_PROPERTIES

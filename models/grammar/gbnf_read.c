@@ -44,7 +44,7 @@ static bool read_number(struct gbnf_reader *reader, uint32_t *number) {
     for (; gbnf_peek(reader) >= '0' && gbnf_peek(reader) <= '9'; reader->at++) {
         *number = *number * 10 + (uint32_t)(gbnf_peek(reader) - '0');
         if (*number > COUNT_MOST)
-            return kvc_gbnf_fail(reader, reader->line, "a repeat counts at most to %u", COUNT_MOST);
+            return kvc_gbnf_fail(reader, reader->line, "a repeat count is at most %u", COUNT_MOST);
     }
     kvc_gbnf_space(reader, false);
     return true;
@@ -138,7 +138,7 @@ static bool read_item(struct gbnf_reader *reader, uint32_t *made) {
         read = kvc_gbnf_class(reader, &node);
     else if (is_name(c))
         read = read_call(reader, &node);
-    else if (c == '.') /* all characters that are not in no ranges */
+    else if (c == '.') /* a negated class without ranges: any character */
         reader->at++;
     else if (c == '*' || c == '+' || c == '?' || c == '{')
         return kvc_gbnf_fail(reader, reader->line, "there is nothing before %c to repeat", c);
@@ -222,7 +222,8 @@ static bool read_rule(struct gbnf_reader *reader) {
     if (gbnf_peek(reader) == ')')
         return kvc_gbnf_fail(reader, reader->line, "the ) closes nothing");
     if (gbnf_peek(reader) == ':')
-        return kvc_gbnf_fail(reader, line, "line %u begins a rule within this one; an empty text is \"\"",
+        return kvc_gbnf_fail(reader, line,
+                             "line %u begins a rule before this one has a body; for an empty text write \"\"",
                              reader->line);
     if (gbnf_peek(reader) != -1 && gbnf_peek(reader) != '\n' && gbnf_peek(reader) != '\r')
         return kvc_gbnf_fail(reader, reader->line, "unknown: %s", kvc_gbnf_found(reader, found));

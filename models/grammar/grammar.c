@@ -26,7 +26,7 @@ static enum kvc_status no_memory(struct kvc_error *error) {
     return kvc_fail(error, KVC_RESOURCE, "grammar: no memory");
 }
 
-/* Compiles a pattern. A pattern that the user wrote is named in the message by the offset of the fault. A match must be
+/* Compiles a pattern. For a user's expression, the message gives the offset of the error. A match must be
  * of the whole text: PCRE2_EXTRA_MATCH_LINE, because partial matches exclude PCRE2_ENDANCHORED. PCRE2_ANCHORED belongs
  * to the pattern, because pcre2_match with this option would not use the machine code. */
 static enum kvc_status compile(const char *regex, size_t bytes, bool users, pcre2_code **code,

@@ -23,7 +23,7 @@ void kvc_regex_free(struct kvc_regex *regex);
 enum kvc_status kvc_schema_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
 enum kvc_status kvc_gbnf_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
 
-/* The code points at which a pattern may begin or cease to treat characters alike, ascending, perhaps repeated. */
+/* Boundary code points, ascending, perhaps repeated: between two of them, a pattern treats all characters alike. */
 struct kvc_points {
     uint32_t *items; /* [count] */
     size_t count;

@@ -1,4 +1,4 @@
-/* points.c - finds the code points at which a pattern may begin or cease to treat characters alike.
+/* points.c - finds boundary code points: between two of them, a pattern treats all characters alike.
  *
  * Any two characters between neighbouring points are in the same classes of the pattern. So it is enough to try one of
  * them to know whether the pattern allows the other. */

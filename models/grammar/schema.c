@@ -205,7 +205,7 @@ static bool check_keywords(struct schema *schema, const json_t *node, const stru
         if (strcmp(name, "multipleOf") == 0 && !(json_is_number(value) && json_number_value(value) == 1))
             return schema_refuse(schema, &here, "only 1 is supported");
         if ((strcmp(name, "$id") == 0 || strcmp(name, "id") == 0) && at && json_is_string(value))
-            return schema_refuse(schema, &here, "is supported at the root alone");
+            return schema_refuse(schema, &here, "is supported only at the root");
     }
     return true;
 }
@@ -411,8 +411,8 @@ static unsigned new_group(struct schema *schema, const json_t *node, const struc
         schema->known = grown;
         schema->known_capacity = capacity;
     }
-    schema->known[schema->known_count++] = (struct schema_known){node, ++schema->next, schema->value};
-    return schema->next;
+    schema->known[schema->known_count++] = (struct schema_known){node, ++schema->last_group, schema->value};
+    return schema->last_group;
 }
 
 bool schema_call(struct schema *schema, const json_t *node, const struct schema_place *at, struct kvc_regex *out) {
@@ -422,7 +422,7 @@ bool schema_call(struct schema *schema, const json_t *node, const struct schema_
         if (schema->known[i].node == node) {
             group = schema->known[i].group;
             if (schema->known[i].value == schema->value)
-                return schema_refuse(schema, at, "refers to itself for the same value");
+                return schema_refuse(schema, at, "refers to itself without an object or array between");
         }
     const bool is_new = group == 0;
     if (is_new && !(group = new_group(schema, node, at)))

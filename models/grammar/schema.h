@@ -24,7 +24,7 @@ struct schema {
     struct kvc_regex groups; /* the definitions of all finished groups */
     struct schema_known *known;
     size_t known_count, known_capacity;
-    unsigned next; /* number of the last group */
+    unsigned last_group;
     unsigned depth;
     unsigned value, values; /* number of the value that is being described, and of the last one */
     enum kvc_status status; /* of the first failure */

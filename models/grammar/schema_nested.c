@@ -61,11 +61,11 @@ static bool collect(struct schema *schema, const json_t *node, const struct sche
     return true;
 }
 
-/* Appends members none of which is required: a group for each says which may follow it. */
+/* Appends optional members. A group for each lists the members that may follow. */
 static bool optional_members(struct schema *schema, const struct member *members, size_t count,
                              const struct schema_place *at, struct kvc_regex *out) {
-    const unsigned first = schema->next;
-    schema->next += (unsigned)count;
+    const unsigned first = schema->last_group;
+    schema->last_group += (unsigned)count;
     kvc_regex_put(out, "(?:");
     for (size_t i = 0; i < count; i++) {
         struct kvc_regex tail = {0};

@@ -28,7 +28,7 @@ class Generation:
     why the answer ended, and is None before.
 
     reason: "end of turn", "length" or "stop text", as in the program. "grammar" means that no token could continue the
-    answer within its grammar, and that it is not complete. "interrupted" means that KeyboardInterrupt or
+    incomplete answer. "interrupted" means that KeyboardInterrupt or
     another exception from outside the library ended it; the session then continues from the tokens that it holds. If an
     answer did not end by itself, the session reads its last token before the next prompt.
     """

@@ -1,4 +1,4 @@
-"""Grammars restrict the form of an answer: to a regular expression, a JSON schema or a grammar in llama.cpp's format."""
+"""Grammars restrict an answer: to a regular expression, a JSON schema or a GBNF grammar."""
 from __future__ import annotations
 
 import json

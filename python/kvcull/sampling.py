@@ -21,7 +21,7 @@ class Sampler(Closing):
     0 is off. repeat_penalty: 1 is off; repeat_last: how many tokens it looks back. frequency_penalty, presence_penalty:
     -2 to 2, 0 is off. These two count all tokens that this sampler has drawn, but not the tokens of the prompt.
 
-    grammar: a `kvcull.Grammar` that each answer must match. Then model, whose tokens are drawn, must be given, too.
+    grammar: a `kvcull.Grammar` that each answer must match. It requires model, whose tokens the sampler draws.
     """
 
     PENALTIES = ("frequency_penalty", "presence_penalty")
@@ -50,7 +50,7 @@ class Sampler(Closing):
     def begin(self, first: bool = False) -> None:
         """Begins an answer: the grammar, if there is one, expects its first token. `Session.generate` calls this.
 
-        first: the answer begins a text, so a leading space does not count.
+        first: the answer begins a text, so a leading space is removed.
         """
         if self._bound is None:
             return

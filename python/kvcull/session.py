@@ -183,13 +183,13 @@ class Session(Closing):
 
         prompt: token ids or a text to process first; None: the answer continues from the session's contents. tokens:
         most tokens to generate. stop: texts that end the answer; they are not part of it. ignore_end: the model's end
-        token does not end the answer, unless the answer has a form. first: the answer begins a text, so a leading space
+        token does not end the answer; no effect with a grammar. first: the answer begins a text, so a leading space
         is removed. sampling: the options of `kvcull.Sampler`, or sampler= with an object that may serve several turns.
         temperature=0 takes the most likely token.
 
-        One of these restricts the answer's form: regex, a regular expression of PCRE2; json_schema, a dictionary or its
-        text; grammar, a `kvcull.Grammar` or a grammar in llama.cpp's format as text. The answer then ends only where it
-        is complete, or with the reason "length", or with "grammar" if no token could continue it.
+        One of these restricts the answer: regex, a PCRE2 regular expression; json_schema, a dictionary or its text;
+        grammar, a `kvcull.Grammar` or the text of a GBNF grammar. The model can then end only a complete answer. Any
+        reason but "end of turn" may leave it incomplete; "grammar": no token could continue it.
         """
         forms = {"regex": regex, "schema": json_schema, "gbnf": None if isinstance(grammar, Grammar) else grammar}
         forms = {name: form for name, form in forms.items() if form is not None}

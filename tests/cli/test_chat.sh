@@ -20,7 +20,7 @@ cp "$work/out" "$work/wanted"
 says 'the magic number\nthe old sailor\n/policy full\nand then\n' -q
 same 'the same policy reads the same conversation'
 has_err() { that "$1" grep -q "$1" "$work/err"; }
-has_err 'reads the conversation again'
+has_err 'reread the conversation'
 says "the magic number\nthe old sailor\n/save $work/talk\n/clear\nanother\n/load $work/talk\nand then\n" -q
 sed 3d "$work/out" >"$work/without" && cp "$work/without" "$work/out"
 same 'a saved conversation goes on'
@@ -45,7 +45,7 @@ has_err '^answer  0 tokens'
 
 # ---- the file of --session
 says 'one\n/clear\ntwo\n' -q --session "$work/kept"
-has_err 'keeps the conversation so far'
+has_err 'no longer saving to'
 cp "$work/kept" "$work/before"
 says "/clear\nthree\n" -q --session "$work/kept"
 that '/clear leaves the file of --session as it is' cmp -s "$work/kept" "$work/before"

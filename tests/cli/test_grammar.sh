@@ -91,8 +91,8 @@ ok run -m "$tiny" --load "$work/saved" -p more -q --regex 'b{3}'
 is bbb
 
 # ---- errors come before the model is opened
-fails 2 'json-schema, --regex: an answer matches one of them' run -m nosuch -p x --regex a --json-schema "$work/person.json"
-fails 2 'regex, --grammar: an answer matches one of them' chat -m nosuch --regex a --grammar "$work/sum.gbnf"
+fails 2 'json-schema, --regex: give only one of them' run -m nosuch -p x --regex a --json-schema "$work/person.json"
+fails 2 'regex, --grammar: give only one of them' chat -m nosuch --regex a --grammar "$work/sum.gbnf"
 fails 2 '\-\-regex a(: regular expression, byte 2: ' run -m nosuch -p x --regex 'a('
 for option in json-schema grammar; do
     fails 3 'nosuch: No such file' run -m nosuch -p x --$option "$work/nosuch"

@@ -201,14 +201,14 @@ static const struct {
     {"root ::= \"a\"{2", "found the end"},
     {"root ::= \"a\"{2;3}", "found ';'"},
     {"root ::= \"a\"{3,2}", "the repeat {3,2} is in the wrong order"},
-    {"root ::= \"a\"{99999999999}", "a repeat counts at most to 65535"},
+    {"root ::= \"a\"{99999999999}", "a repeat count is at most 65535"},
     {"root ::= \"a\"*********", "an item has more than 8 repeats"},
     {"root \"a\"", "line 1: after the name root there must be ::=, but there is '\"'"},
     {"root ::= \"a\"\n\"b\"", "line 2: a rule must begin here"},
     {"root ::= \"a\"\n| \"b\"", "within parentheses or after |"},
     {"root ::= \"a\" = \"b\"", "line 1: unknown: '='"},
     {"root ::= (?=\"a\")", "there is nothing before ? to repeat"},
-    {"root ::= a\na ::=\nb ::= \"b\"", "line 2: line 3 begins a rule within this one"},
+    {"root ::= a\na ::=\nb ::= \"b\"", "line 2: line 3 begins a rule before this one has a body"},
     {"root ::= ('a')", "the ( is not closed: line 1 has '''"},
 };
 

@@ -143,8 +143,8 @@ def patterns_are_refused():
         refused('regex', 'byte 4: ', path, regex='[a-z')
         refused('regex', 'must be a text', path, regex=5)
         refused('guided_regex', 'too large', path, guided_regex='((((a{1,9}){9}){99}){99}){99}')
-        refused('guided_regex', 'regex is given, too', path, guided_regex='a', regex='a')
-        refused('json_schema', 'response_format is given, too', path, json_schema={},
+        refused('guided_regex', 'the request also has regex; give only one', path, guided_regex='a', regex='a')
+        refused('json_schema', 'the request also has response_format; give only one', path, json_schema={},
                 response_format={'type': 'json_object'})
         refused('structured_outputs', 'only one', path, structured_outputs={'regex': 'a', 'json_object': True})
         refused('structured_outputs', 'backend: not supported', path, structured_outputs={'backend': 'a'})
@@ -256,7 +256,7 @@ def schemas_are_refused():
         refused('json_schema', '', path, json_schema='{"type": ')
         refused('json_schema', 'deep', path, json_schema='{"items":' * 2000 + '{}' + '}' * 2000)
         refused('guided_json', 'large', path, guided_json={'enum': ['%d' % i * 200 for i in range(1000)]})
-        refused('guided_json', 'json_schema is given, too', path, json_schema={}, guided_json={})
+        refused('guided_json', 'the request also has json_schema; give only one', path, json_schema={}, guided_json={})
         for value, holds in (({}, 'type'), ({'type': 'xml'}, 'type'), ({'type': 5}, 'type'), ('json_object', 'type'),
                              ({'type': 'json_schema'}, 'must have a schema'), ({'type': 'text', 'schema': {}}, 'schema'),
                              ({'type': 'json_schema', 'json_schema': []}, 'must be an object'),

@@ -58,6 +58,8 @@ def forced():
         any_of_one, named = [ask(tool_choice=each, seed=seed, tools=TOOLS[:1])['message']['tool_calls'][0]['function']
                              for each in ('required', {'type': 'function', 'function': {'name': 'add'}})]
         assert any_of_one == named, 'of one function it is the same choice'
+    prompt = ''.join(ask(tool_choice='required', max_tokens=0, return_held=True)['prompt_pieces'])
+    assert prompt.endswith('<tool_call>\n') == (what == 'tagged'), prompt
     for seed in range(6):
         choice = ask(tool_choice='required', seed=seed, max_tokens=60)
         if choice['finish_reason'] == 'length':  # an object of any members may be long
