@@ -149,7 +149,7 @@ def patterns_are_refused():
         refused('structured_outputs', 'only one', path, structured_outputs={'regex': 'a', 'json_object': True})
         refused('structured_outputs', 'backend: not supported', path, structured_outputs={'backend': 'a'})
         for texts in ([], ['a', 5], 'a', {}):
-            refused('guided_choice', 'array of texts', path, guided_choice=texts)
+            refused('guided_choice', 'array of strings', path, guided_choice=texts)
         refused('structured_outputs', '', path, structured_outputs={'regex': 5})
         refused('structured_outputs', '', path, structured_outputs='a')
 
