@@ -83,10 +83,9 @@ static int saved_take(struct cli_generation *generation, struct kvc_session *ses
     if (saved->logits)
         memcpy(generation->logits, saved->logits, saved->logit_count * sizeof *saved->logits);
     generation->goes_on = generation->pending >= 0 || saved->logits;
-    if (saved->token_count > 0) {
-        generation->history = saved->tokens;
-        saved->tokens = NULL;
-    }
+    free(generation->history);
+    generation->history = saved->tokens;
+    saved->tokens = NULL;
     return KVC_OK;
 }
 
