@@ -12,9 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SORTED_MOST 256u /* if more tokens are wanted, all are sorted at once */
-#define TAIL 17.5f       /* exp(-TAIL) is below 2^-25 */
-#define REFUSALS 8u      /* tokens that a filter refuses one by one before it strikes out many at once */
+#define SORTED_MOST 256u   /* if more tokens are wanted, all are sorted at once */
+#define TAIL 17.5f         /* exp(-TAIL) is below 2^-25 */
+#define REFUSALS 8u        /* tokens that a filter refuses one by one before it strikes out many at once */
+#define REFUSALS_MOST 512u /* before it compares all that are left */
 
 union slot {
     uint32_t token;
@@ -294,8 +295,8 @@ static bool pick_allowed(struct kvc_sampler *sampler, uint32_t *token) {
         if (filter->allows(filter->user, (int32_t)*token))
             return true;
         sampler->changed[*token] = -INFINITY;
-        if (refused + 1 == REFUSALS)
-            filter->strike(filter->user, sampler->changed);
+        if (refused + 1 == REFUSALS || refused + 1 == REFUSALS_MOST)
+            filter->strike(filter->user, sampler->changed, refused + 1 == REFUSALS_MOST);
     }
     return false;
 }

@@ -8,21 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COSTLY_MOST 256u /* matches that take too many steps, before the answer ends */
-#define FEW 4096u        /* strike compares every token if at most this many are left */
-#define SPARE 3u         /* bytes after the text, for kvc_matcher_check */
+#define FEW 4096u /* strike compares every token if at most this many are left */
+#define SPARE 4u  /* bytes after the text: one of strike, and three of kvc_matcher_possible */
 
 struct grammar_filter {
     struct kvc_matcher matcher;
-    unsigned costly; /* matches that took too many steps */
     const struct kvc_model *model;
     uint32_t vocab;
     bool first; /* no token has added a byte yet */
     char *text; /* the answer; bytes + SPARE <= capacity */
     size_t bytes, capacity;
-    bool whole;   /* the answer may end here */
-    int32_t last; /* the token that `allows` compared last, and its result */
-    bool last_whole;
+    bool whole; /* the answer may end here */
 };
 
 /* Writes a token's bytes after the text. Returns false if there is no such token or no memory. */
@@ -42,16 +38,6 @@ static bool append(struct grammar_filter *filter, int32_t token, size_t *added) 
                            filter->capacity - filter->bytes - SPARE, added, NULL) == KVC_OK;
 }
 
-/* Compares the text and the `added` bytes after it. */
-static enum kvc_grammar_match compare(struct grammar_filter *filter, size_t added) {
-    if (filter->costly == COSTLY_MOST)
-        return KVC_GRAMMAR_WRONG;
-    filter->matcher.exhausted = false;
-    const enum kvc_grammar_match match = kvc_matcher_check(&filter->matcher, filter->text, filter->bytes + added);
-    filter->costly += filter->matcher.exhausted;
-    return match;
-}
-
 static bool allows(void *user, int32_t token) {
     struct grammar_filter *filter = user;
     size_t added;
@@ -59,20 +45,17 @@ static bool allows(void *user, int32_t token) {
         return filter->whole;
     if (!append(filter, token, &added) || added == 0)
         return false;
-    const enum kvc_grammar_match match = compare(filter, added);
-    filter->last = token;
-    filter->last_whole = match == KVC_GRAMMAR_WHOLE;
-    return match != KVC_GRAMMAR_WRONG;
+    return kvc_matcher_possible(&filter->matcher, filter->text, filter->bytes + added);
 }
 
-/* Strikes out the tokens whose first byte is impossible. If few are left, compares each. */
-static void strike(void *user, float *logits) {
+/* Strikes out the tokens whose first byte is impossible. If few are left, or with `all`, compares each. */
+static void strike(void *user, float *logits, bool all) {
     struct grammar_filter *filter = user;
     bool possible[256];
     uint32_t left = 0;
     for (unsigned b = 0; b < 256; b++) {
         filter->text[filter->bytes] = (char)b;
-        possible[b] = compare(filter, 1) != KVC_GRAMMAR_WRONG;
+        possible[b] = kvc_matcher_possible(&filter->matcher, filter->text, filter->bytes + 1);
     }
     for (uint32_t t = 0; t < filter->vocab; t++) {
         size_t added = 0;
@@ -86,7 +69,7 @@ static void strike(void *user, float *logits) {
         else
             logits[t] = -INFINITY;
     }
-    for (uint32_t t = 0; left <= FEW && t < filter->vocab; t++)
+    for (uint32_t t = 0; (all || left <= FEW) && t < filter->vocab; t++)
         if (logits[t] > -INFINITY && !allows(filter, (int32_t)t))
             logits[t] = -INFINITY;
 }
@@ -96,10 +79,11 @@ static void accept(void *user, int32_t token) {
     size_t added;
     if (kvc_token_ends_turn(filter->model, token) || !append(filter, token, &added))
         return;
-    KVC_ASSERT(token == filter->last && filter->bytes + added + SPARE <= filter->capacity);
+    KVC_ASSERT(filter->bytes + added + SPARE <= filter->capacity);
     filter->bytes += added;
-    filter->whole = filter->last_whole;
-    filter->first = filter->first && added == 0;
+    filter->first = false;
+    kvc_matcher_refill(&filter->matcher);
+    filter->whole = kvc_matcher_whole(&filter->matcher, filter->text, filter->bytes);
 }
 
 static bool whole(const void *user) { return ((const struct grammar_filter *)user)->whole; }
@@ -119,7 +103,6 @@ static struct grammar_filter *open_filter(const struct kvc_model *model, const s
     filter->model = model;
     filter->vocab = vocab;
     filter->first = first;
-    filter->last = -1;
     filter->capacity = 256;
     filter->text = malloc(filter->capacity);
     if (!filter->text || !kvc_matcher_open(&filter->matcher, grammar)) {
@@ -127,7 +110,7 @@ static struct grammar_filter *open_filter(const struct kvc_model *model, const s
         free(filter);
         return NULL;
     }
-    filter->whole = kvc_matcher_check(&filter->matcher, filter->text, 0) == KVC_GRAMMAR_WHOLE;
+    filter->whole = kvc_matcher_whole(&filter->matcher, filter->text, 0);
     if (filter->matcher.no_memory) { /* the first match allocates memory for the later ones, too */
         close_filter(filter);
         return NULL;

@@ -5,16 +5,23 @@
 #include "models/grammar/grammar.h"
 
 #include "core/base/assert.h"
+#include "core/base/integers.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_MOST (1u << 20)                   /* bytes of a grammar's text */
-#define HEAP_LIMIT 65536u                      /* KiB that one match may use */
-#define STEPS(bytes) (200u * (bytes) + 50000u) /* of one match */
-#define STACK_FIRST 65536u                     /* bytes of the stack of compiled patterns */
+#define TEXT_MOST (1u << 20) /* bytes of a grammar's text */
+#define HEAP_LIMIT 65536u    /* KiB that one match may use */
+/* Steps of one match. Ordinary texts need 2 to 6 for each byte. A match that needs more than the first limit is tried
+ * again with further ones, as long as the matches of a token have steps left. So a hostile grammar cannot hold up
+ * others for long, whatever the number of tokens that are compared. */
+#define STEPS_FIRST(bytes) (16u * (uint64_t)(bytes) + 4000u)
+#define STEPS_MOST(bytes) (200u * (uint64_t)(bytes) + 50000u)
+#define STEPS_OF_TOKEN 50000000u
+#define SAMPLES 64u        /* ends of a character that are tried if the points are not exact */
+#define STACK_FIRST 65536u /* bytes of the stack of compiled patterns */
 #define STACK_MOST (16u << 20)
 
 struct kvc_grammar {
@@ -29,8 +36,7 @@ static enum kvc_status no_memory(struct kvc_error *error) {
 /* Compiles a pattern. For a user's expression, the message gives the offset of the error. A match must be
  * of the whole text: PCRE2_EXTRA_MATCH_LINE, because partial matches exclude PCRE2_ENDANCHORED. PCRE2_ANCHORED belongs
  * to the pattern, because pcre2_match with this option would not use the machine code. */
-static enum kvc_status compile(const char *regex, size_t bytes, bool users, pcre2_code **code,
-                               struct kvc_error *error) {
+static enum kvc_status compile(const struct kvc_regex *regex, bool users, pcre2_code **code, struct kvc_error *error) {
     int number;
     PCRE2_SIZE at;
     PCRE2_UCHAR reason[200];
@@ -38,13 +44,14 @@ static enum kvc_status compile(const char *regex, size_t bytes, bool users, pcre
     if (!context)
         return no_memory(error);
     (void)pcre2_set_compile_extra_options(context, PCRE2_EXTRA_MATCH_LINE);
-    *code = pcre2_compile((PCRE2_SPTR)regex, bytes,
+    *code = pcre2_compile((PCRE2_SPTR)regex->text, regex->bytes,
                           PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_DOLLAR_ENDONLY |
                               PCRE2_NO_AUTO_CAPTURE,
                           &number, &at, context);
     pcre2_compile_context_free(context);
     if (*code) {
-        (void)pcre2_jit_compile(*code, PCRE2_JIT_PARTIAL_SOFT); /* without it, matches are slower */
+        (void)pcre2_jit_compile(*code,
+                                PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD); /* without it, matches are slower */
         return KVC_OK;
     }
     if (number == PCRE2_ERROR_HEAP_FAILED)
@@ -66,6 +73,7 @@ enum kvc_status kvc_grammar_open(enum kvc_grammar_kind kind, const char *text, s
         return kvc_fail(error, KVC_USAGE, "grammar: %zu bytes; at most %u", bytes, TEXT_MOST);
     switch (kind) {
     case KVC_GRAMMAR_REGEX:
+        kvc_regex_add(&regex, text, bytes);
         break;
     case KVC_GRAMMAR_JSON_SCHEMA:
         status = kvc_schema_regex(text, bytes, &regex, error);
@@ -81,11 +89,8 @@ enum kvc_status kvc_grammar_open(enum kvc_grammar_kind kind, const char *text, s
     if (status == KVC_OK && !(made = calloc(1, sizeof *made)))
         status = no_memory(error);
     if (status == KVC_OK) {
-        const bool users = kind == KVC_GRAMMAR_REGEX;
-        const char *pattern = users ? text : regex.text;
-        const size_t length = users ? bytes : regex.bytes;
-        status = compile(pattern, length, users, &made->code, error);
-        if (status == KVC_OK && !kvc_points_find(&made->points, pattern, length))
+        status = compile(&regex, kind == KVC_GRAMMAR_REGEX, &made->code, error);
+        if (status == KVC_OK && !kvc_points_find(&made->points, regex.text, regex.bytes))
             status = no_memory(error);
         if (status == KVC_OK)
             *grammar = made;
@@ -115,8 +120,11 @@ bool kvc_matcher_open(struct kvc_matcher *matcher, const struct kvc_grammar *gra
     }
     pcre2_jit_stack_assign(matcher->context, NULL, matcher->stack);
     pcre2_set_heap_limit(matcher->context, HEAP_LIMIT);
+    kvc_matcher_refill(matcher);
     return true;
 }
+
+void kvc_matcher_refill(struct kvc_matcher *matcher) { matcher->steps_left = STEPS_OF_TOKEN; }
 
 void kvc_matcher_close(struct kvc_matcher *matcher) {
     pcre2_match_data_free(matcher->data);
@@ -125,12 +133,22 @@ void kvc_matcher_close(struct kvc_matcher *matcher) {
     matcher->data = matcher->context = matcher->stack = NULL;
 }
 
-/* Returns PCRE2's result for text [bytes]. */
-static int match(struct kvc_matcher *matcher, const char *text, size_t bytes) {
-    pcre2_set_match_limit(matcher->context,
-                          (uint32_t)(STEPS((uint64_t)bytes) < UINT32_MAX ? STEPS(bytes) : UINT32_MAX));
-    const int result = pcre2_match(matcher->grammar->code, (PCRE2_SPTR)text, bytes, 0, PCRE2_PARTIAL_SOFT,
-                                   matcher->data, matcher->context);
+/* Returns PCRE2's result for text [bytes]. PCRE2_PARTIAL_HARD ends a match at the first way to reach the end of the
+ * text, so a possible text takes few steps even if the pattern is ambiguous. */
+static int match(struct kvc_matcher *matcher, const char *text, size_t bytes, uint32_t options) {
+    uint64_t limit = STEPS_FIRST(bytes);
+    int result;
+    for (;;) {
+        pcre2_set_match_limit(matcher->context, (uint32_t)kvc_min_u64(limit, UINT32_MAX));
+        result =
+            pcre2_match(matcher->grammar->code, (PCRE2_SPTR)text, bytes, 0, options, matcher->data, matcher->context);
+        if (result != PCRE2_ERROR_MATCHLIMIT || limit >= STEPS_MOST(bytes))
+            break;
+        limit = kvc_min_u64(4 * limit, STEPS_MOST(bytes));
+        if (limit > matcher->steps_left)
+            break;
+        matcher->steps_left -= limit;
+    }
     if (result == PCRE2_ERROR_MATCHLIMIT || result == PCRE2_ERROR_DEPTHLIMIT || result == PCRE2_ERROR_HEAPLIMIT ||
         result == PCRE2_ERROR_NOMEMORY || result == PCRE2_ERROR_JIT_STACKLIMIT)
         matcher->exhausted = true;
@@ -138,21 +156,19 @@ static int match(struct kvc_matcher *matcher, const char *text, size_t bytes) {
     return result;
 }
 
-static enum kvc_grammar_match meaning(int result) {
-    return result >= 0 ? KVC_GRAMMAR_WHOLE : result == PCRE2_ERROR_PARTIAL ? KVC_GRAMMAR_BEGUN : KVC_GRAMMAR_WRONG;
-}
+static bool reaches_end(int result) { return result >= 0 || result == PCRE2_ERROR_PARTIAL; }
 
 /* Returns true if the character `code`, of which `missing` bytes are missing at the end of the text, keeps it possible.
  */
 static bool can_be(struct kvc_matcher *matcher, char *text, size_t bytes, unsigned missing, uint32_t code) {
     for (unsigned b = 0; b < missing; b++)
         text[bytes + b] = (char)(0x80 | (code >> 6 * (missing - 1 - b) & 63));
-    return !matcher->exhausted && meaning(match(matcher, text, bytes + missing)) != KVC_GRAMMAR_WRONG;
+    return !matcher->exhausted && reaches_end(match(matcher, text, bytes + missing, PCRE2_PARTIAL_HARD));
 }
 
 /* Returns true if some character that begins with the bytes from `whole` on keeps the text possible. Tries one of those
- * between two points of the pattern. If the points are not exact, it tries all characters of up to two missing bytes
- * and every 64th of three, so it may miss a class of few rare characters. */
+ * between two points of the pattern. If the points are not exact, it also tries some others, so it may miss a class of
+ * rare characters. */
 static bool can_complete(struct kvc_matcher *matcher, char *text, size_t whole, size_t bytes, unsigned missing) {
     static const uint32_t least[] = {0x80, 0x800, 0x10000}; /* of characters of 2, 3 and 4 bytes */
     const struct kvc_points *points = &matcher->grammar->points;
@@ -172,32 +188,31 @@ static bool can_complete(struct kvc_matcher *matcher, char *text, size_t whole, 
     high = high < 0x10ffff ? high : 0x10ffff;
     if (low > high)
         return false;
-    if (!points->exact) {
-        const uint32_t step = missing == 3 ? 64 : 1;
-        for (uint32_t code = low; code <= high && !matcher->exhausted; code += step)
-            if (can_be(matcher, text, bytes, missing, code))
-                return true;
-        return false;
-    }
-    bool possible = can_be(matcher, text, bytes, missing, low);
+    const uint32_t step = points->exact ? high - low + 1 : (high - low) / SAMPLES + 1;
+    bool possible = false;
+    for (uint32_t code = low; code <= high && !possible && !matcher->exhausted; code += step)
+        possible = can_be(matcher, text, bytes, missing, code);
     for (size_t i = 0; i < points->count && !possible && points->items[i] <= high; i++)
         if (points->items[i] > low && (i == 0 || points->items[i] != points->items[i - 1]))
             possible = can_be(matcher, text, bytes, missing, points->items[i]);
     return possible;
 }
 
-enum kvc_grammar_match kvc_matcher_check(struct kvc_matcher *matcher, char *text, size_t bytes) {
-    const int result = match(matcher, text, bytes);
-    if (result <= PCRE2_ERROR_UTF8_ERR1 && result >= PCRE2_ERROR_UTF8_ERR3) { /* the last character is not complete */
-        const unsigned missing = (unsigned)(PCRE2_ERROR_UTF8_ERR1 - result + 1);
-        const size_t whole = pcre2_get_startchar(matcher->data);
-        KVC_ASSERT(whole < bytes && missing <= 3);
-        const bool possible = whole == 0 || meaning(match(matcher, text, whole)) != KVC_GRAMMAR_WRONG;
-        return possible && can_complete(matcher, text, whole, bytes, missing) ? KVC_GRAMMAR_BEGUN : KVC_GRAMMAR_WRONG;
-    }
-    if (bytes == 0 && result < 0) /* PCRE2 reports no partial match of an empty text */
-        return KVC_GRAMMAR_BEGUN;
-    return meaning(result);
+bool kvc_matcher_possible(struct kvc_matcher *matcher, char *text, size_t bytes) {
+    matcher->exhausted = false;
+    const int result = match(matcher, text, bytes, PCRE2_PARTIAL_HARD);
+    if (result > PCRE2_ERROR_UTF8_ERR1 || result < PCRE2_ERROR_UTF8_ERR3)
+        return bytes == 0 || reaches_end(result); /* PCRE2 reports no partial match of an empty text */
+    /* The last character is not complete. */
+    const unsigned missing = (unsigned)(PCRE2_ERROR_UTF8_ERR1 - result + 1);
+    const size_t whole = pcre2_get_startchar(matcher->data);
+    KVC_ASSERT(whole < bytes && missing <= 3);
+    return (whole == 0 || reaches_end(match(matcher, text, whole, PCRE2_PARTIAL_HARD))) &&
+           can_complete(matcher, text, whole, bytes, missing);
+}
+
+bool kvc_matcher_whole(struct kvc_matcher *matcher, const char *text, size_t bytes) {
+    return match(matcher, text, bytes, 0) >= 0;
 }
 
 enum kvc_status kvc_grammar_check(const struct kvc_grammar *grammar, const char *text, size_t bytes,
@@ -212,7 +227,9 @@ enum kvc_status kvc_grammar_check(const struct kvc_grammar *grammar, const char 
     }
     if (bytes > 0)
         memcpy(copy, text, bytes);
-    *result = kvc_matcher_check(&matcher, copy, bytes);
+    *result = !kvc_matcher_possible(&matcher, copy, bytes) ? KVC_GRAMMAR_WRONG
+              : kvc_matcher_whole(&matcher, copy, bytes)   ? KVC_GRAMMAR_WHOLE
+                                                           : KVC_GRAMMAR_BEGUN;
     kvc_matcher_close(&matcher);
     free(copy);
     return matcher.no_memory ? no_memory(error) : KVC_OK;

@@ -7,6 +7,7 @@
 #include "core/base/assert.h"
 #include "models/files/json.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +96,7 @@ bool schema_count(struct schema *schema, const json_t *node, const struct schema
     double given = json_number_value(value);
     if (!value)
         return true;
-    if (!json_is_number(value) || !(given >= 0) || given != (double)(int64_t)given)
+    if (!json_is_number(value) || !(given >= 0) || given != floor(given))
         return schema_refuse(schema, &here, "must be a whole number, 0 or more");
     if (given > (double)most)
         return schema_refuse(schema, &here, "%.0f: at most %llu is supported", given, (unsigned long long)most);
@@ -356,10 +357,6 @@ static bool typed(struct schema *schema, const json_t *node, const struct schema
 static bool define(struct schema *schema, const json_t *node, const struct schema_place *at, struct kvc_regex *out) {
     static const char *const choices[] = {"anyOf", "oneOf", "allOf"};
     const json_t *reference = json_object_get(node, "$ref");
-    if (json_is_true(node)) {
-        kvc_regex_put(out, "(?&v)");
-        return true;
-    }
     if (!json_is_object(node))
         return schema_refuse(schema, at, json_is_false(node) ? "allows no value" : "must be an object or true");
     if (!check_keywords(schema, node, at))
@@ -418,7 +415,11 @@ static unsigned new_group(struct schema *schema, const json_t *node, const struc
 bool schema_call(struct schema *schema, const json_t *node, const struct schema_place *at, struct kvc_regex *out) {
     struct kvc_regex body = {0};
     unsigned group = 0;
-    for (size_t i = 0; i < schema->known_count && group == 0 && !json_is_true(node); i++)
+    if (json_is_true(node)) {
+        kvc_regex_put(out, "(?&v)");
+        return true;
+    }
+    for (size_t i = 0; i < schema->known_count && group == 0; i++)
         if (schema->known[i].node == node) {
             group = schema->known[i].group;
             if (schema->known[i].value == schema->value)
@@ -454,7 +455,7 @@ enum kvc_status kvc_schema_regex(const char *text, size_t bytes, struct kvc_rege
     if (schema_call(&schema, root, NULL, &call) && (!call.failed || no_memory(&schema))) {
         kvc_regex_put(regex, "(?(DEFINE)");
         kvc_regex_put(regex, common);
-        kvc_regex_put(regex, schema.groups.text);
+        kvc_regex_put(regex, schema.groups.text ? schema.groups.text : "");
         kvc_regex_put(regex, ")");
         kvc_regex_put(regex, call.text);
     }

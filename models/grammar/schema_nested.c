@@ -208,7 +208,7 @@ bool schema_array(struct schema *schema, const json_t *node, const struct schema
     }
     const size_t fixed = json_array_size(prefix);
     if (!schema_count(schema, node, at, "minItems", ITEMS_MOST, &least) ||
-        !schema_count(schema, node, at, "maxItems", INT32_MAX, &most))
+        !schema_count(schema, node, at, "maxItems", ITEMS_MOST, &most))
         return false;
     if (json_is_false(items) && most > fixed)
         most = fixed;

@@ -3,6 +3,7 @@
  * In JSON a quote, a backslash and control characters are escaped. A literal one is translated; classes match only
  * characters that need no escape. */
 #include "models/grammar/schema.h"
+#include "models/tokenizer/parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,21 +102,14 @@ static bool member(struct reader *reader, char *class, uint32_t *code) {
         reader->text++;
         return escape(reader, true, class, code);
     }
-    const unsigned char c = (unsigned char)*reader->text++;
-    *code = c;
-    if (c < 0x80)
-        return true;
-    const int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1; /* the text is UTF-8 */
-    *code = c & (0x3fu >> more);
-    for (int i = 0; i < more && reader->text < reader->end; i++)
-        *code = *code << 6 | (*reader->text++ & 63);
+    reader->text += kvc_utf8_next(reader->text, (size_t)(reader->end - reader->text), code);
     return true;
 }
 
 static bool class_of(struct reader *reader) {
     struct kvc_regex *out = reader->out;
     bool empty = true;
-    kvc_regex_put(out, PLAIN "[");
+    kvc_regex_put(out, "(?:" PLAIN "[");
     if (reader->text < reader->end && *reader->text == '^') {
         kvc_regex_put(out, "^");
         reader->text++;
@@ -143,7 +137,7 @@ static bool class_of(struct reader *reader) {
     if (reader->text == reader->end || empty)
         return refuse(reader, "an empty class, or one without its end,");
     reader->text++;
-    kvc_regex_put(out, "]");
+    kvc_regex_put(out, "])");
     return true;
 }
 
@@ -155,8 +149,7 @@ static bool braces(struct reader *reader) {
     if (length <= 9 && sscanf(from, "{%u,%u}", &least, &most) == 2 && least > most)
         return refuse(reader, "a quantifier whose first number is the larger one");
     reader->text += length;
-    if (!reader->repeatable || length == 0 || length > 9 || *from != '{' || from[1] == ',' ||
-        reader->text >= reader->end || *reader->text != '}')
+    if (length == 0 || length > 9 || from[1] == ',' || reader->text >= reader->end || *reader->text != '}')
         return refuse(reader, "a brace that is not {n}, {n,} or {n,m}");
     reader->text++;
     kvc_regex_add(reader->out, from, (size_t)(reader->text - from));
@@ -273,19 +266,19 @@ bool schema_text(struct schema *schema, const char *pattern, size_t bytes, const
     struct reader reader = {schema, at, pattern, pattern + bytes, out, 0, false};
     const bool begins = bytes > 0 && *pattern == '^';
     size_t slashes = 0;
-    for (size_t i = bytes; i > 1 && pattern[i - 1] == '$' && i - slashes > 1 && pattern[i - 2 - slashes] == '\\';)
+    while (slashes + 1 < bytes && pattern[bytes - 2 - slashes] == '\\')
         slashes++;
     const bool ends = bytes > begins && pattern[bytes - 1] == '$' && slashes % 2 == 0;
     if ((begins || ends) && has_choice(pattern, bytes))
         return refuse(&reader, "^ or $ beside | outside of a group");
     reader.text += begins;
     reader.end -= ends;
-    kvc_regex_put(out, begins ? "(?:" : "(?&c)*(?:");
+    kvc_regex_put(out, begins ? "(?:" : "(?&c)*?(?:");
     while (reader.text < reader.end)
         if (!part(&reader))
             return false;
     if (reader.depth > 0)
         return refuse(&reader, "a ( without its )");
-    kvc_regex_put(out, ends ? ")" : ")(?&c)*");
+    kvc_regex_put(out, ends ? ")" : ")(?&c)*+"); /* a quote follows */
     return true;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define ALL ((1u << SCHEMA_TYPES) - 1)
+#define STEPS_MOST 1000000u /* in all comparisons of schemas */
 #define NUMBERS (1u << SCHEMA_INTEGER | 1u << SCHEMA_NUMBER)
 
 static bool type_of_name(const json_t *name, unsigned *types) {
@@ -50,11 +51,7 @@ bool schema_types(struct schema *schema, const json_t *node, const struct schema
     const json_t *type = json_object_get(node, "type");
     const struct schema_place here = {at, "type", 0};
     const char *const wanted = "must be null, boolean, integer, number, string, array, object, or an array of these";
-    *types = 0;
-    if (!type) {
-        *types = implied(node);
-        return true;
-    }
+    *types = type ? 0 : implied(node);
     if (json_is_string(type) && !type_of_name(type, types))
         return schema_refuse(schema, &here, "%s", wanted);
     for (size_t i = 0; i < json_array_size(type); i++)
@@ -112,6 +109,19 @@ static unsigned possible(const json_t *node) {
     return types ? types : ALL;
 }
 
+/* Returns the number of steps that schema_disjoint takes for two schemas. */
+static size_t steps(const json_t *a, const json_t *b) {
+    const json_t *left = json_object_get(a, "enum"), *right = json_object_get(b, "enum");
+    json_t *member, *members = json_object_get(a, "properties");
+    const char *name;
+    size_t sum = 1 + (1 + json_array_size(left)) * (1 + json_array_size(right));
+    json_object_foreach(members, name, member) sum +=
+        json_array_size(json_object_get(a, "required")) + json_array_size(json_object_get(b, "required")) + 1 +
+        (1 + json_array_size(json_object_get(member, "enum"))) *
+            (1 + json_array_size(json_object_get(json_object_get(json_object_get(b, "properties"), name), "enum")));
+    return sum;
+}
+
 /* Returns true if both schemas have constants and none in common. */
 static bool different(const json_t *a, const json_t *b) {
     json_t *left = values_of(a), *right = values_of(b);
@@ -145,6 +155,9 @@ bool schema_disjoint(struct schema *schema, const json_t *a, const json_t *b, co
         }
     if (!json_is_object(sides[0]) || !json_is_object(sides[1]))
         return false;
+    schema->steps += steps(sides[0], sides[1]);
+    if (schema->steps > STEPS_MOST)
+        return schema_refuse(schema, at, "too many values to compare; use anyOf");
     if (!(possible(sides[0]) & possible(sides[1])) || different(sides[0], sides[1]))
         return true;
     if (possible(sides[0]) != 1u << SCHEMA_OBJECT || possible(sides[1]) != 1u << SCHEMA_OBJECT)

@@ -13,9 +13,11 @@ static void try_text(const struct kvc_grammar *grammar, bool prefixes, const uin
     check(kvc_matcher_open(&matcher, grammar));
     for (size_t n = 0; n <= bytes && !matcher.exhausted; n++) {
         memcpy(copy, text, n);
-        const enum kvc_grammar_match match = kvc_matcher_check(&matcher, copy, n);
-        check(!prefixes || !wrong || match == KVC_GRAMMAR_WRONG);
-        wrong = match == KVC_GRAMMAR_WRONG && !matcher.exhausted;
+        const bool whole = kvc_matcher_whole(&matcher, copy, n);
+        const bool possible = kvc_matcher_possible(&matcher, copy, n);
+        check(!prefixes || !possible || !wrong);
+        check(!whole || possible || matcher.exhausted);
+        wrong = !possible && !matcher.exhausted;
     }
     kvc_matcher_close(&matcher);
 }

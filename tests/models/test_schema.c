@@ -99,6 +99,11 @@ static void test_texts(void **state) {
         {"{\"type\":\"string\",\"pattern\":\"^\\\"\\\\\\\\(?:q|.)$\"}",
          {"\"\\\"\\\\q\"", "\"\\\"\\\\z\""},
          {"\"q", "\"\\\"\\\\\\\\"}},
+        {"{\"type\":\"string\",\"pattern\":\"^[^a]{2,3}$\"}",
+         {"\"bc\"", "\"bcd\""},
+         {"\"ba", "\"b\"", "\"b\\", "\"b\n"}},
+        {"{\"type\":\"string\",\"pattern\":\"^[a-z]*$\"}", {"\"\"", "\"ab\""}, {"\"A"}},
+        {"{\"multipleOf\":1,\"minimum\":0}", {"5"}, {"5."}},
         {"{\"type\":\"string\",\"format\":\"date\"}",
          {"\"2026-11-27\"", "\"2026-02-28\""},
          {"\"2026-02-29", "\"2026-13", "\"x"}},
@@ -202,6 +207,7 @@ static void test_refused(void **state) {
         {"{\"type\":\"object\",\"minProperties\":2}", "schema: #: minProperties 2"},
         {"{\"required\":[\"a\"],\"additionalProperties\":false}", "schema: #/required/0: has no schema"},
         {"{\"type\":\"array\",\"minItems\":2,\"items\":false}", "schema: #: minItems is above"},
+        {"{\"type\":\"array\",\"maxItems\":1e300}", "schema: #/maxItems: 1"},
         {"{\"type\":\"array\",\"maxItems\":50000,\"items\":{\"maxItems\":50000}}", "grammar: too large"},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {

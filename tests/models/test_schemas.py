@@ -27,7 +27,7 @@ def string():
         return {'minLength': least, 'maxLength': least + draw.choice([0, 1, 5, 63, 64, 100, 200])}
     if kind == 2:
         return {'pattern': draw.choice(['^[a-z]{2,5}$', 'x', r'^\d{3}-\d{4}$', '^(a|b\\.)+$', '[^a-z]$', r'^\w+\s\S$',
-                                        '^"q"$', r'^\\d$', 'é|ü', '^(?:ab?c*){1,3}', r'^[\u00e0-\u00ff]+$', '^.{3}$'])}
+                                        '^"q"$', r'^\\d$', 'é|ü', '[^a]+', '^[^b]{2,4}$', r'^[^\\d\\s]*$', '^[a-z]*$', '^(?:ab?c*){1,3}', r'^[\u00e0-\u00ff]+$', '^.{3}$'])}
     return {'format': draw.choice(['date', 'time', 'date-time', 'uuid', 'ipv4', 'email', 'unheard-of'])}
 
 
