@@ -2,7 +2,7 @@
 #include "serve/serve.h"
 
 /* Counts brackets and commas outside of strings. It ignores invalid JSON, which the parser reports. */
-static bool within_bounds(const char *text, size_t bytes, struct serve_error *error) {
+bool serve_body_bounded(const char *text, size_t bytes, struct serve_error *error) {
     size_t depth = 0, values = 1;
     bool string = false;
     for (size_t i = 0; i < bytes; i++) {
@@ -54,7 +54,7 @@ static const char *json_wrong(const json_error_t *cause) {
 
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error) {
     json_error_t cause;
-    if (!within_bounds(text, bytes, error))
+    if (!serve_body_bounded(text, bytes, error))
         return NULL;
     cli_json_forget(); /* clears a failed allocation of an earlier request */
     json_t *body = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &cause);

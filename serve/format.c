@@ -23,7 +23,7 @@ static const struct source {
     bool is_json;
 } sources[] = {{"json_schema", KVC_GRAMMAR_JSON_SCHEMA, AT(json_schema), true},
                {"guided_json", KVC_GRAMMAR_JSON_SCHEMA, AT(guided_json), true},
-               {"guided_choice", KVC_GRAMMAR_REGEX, AT(guided_choice), true},
+               {"guided_choice", KVC_GRAMMAR_GBNF, AT(guided_choice), true},
                {"regex", KVC_GRAMMAR_REGEX, AT(regex), false},
                {"guided_regex", KVC_GRAMMAR_REGEX, AT(guided_regex), false},
                {"grammar", KVC_GRAMMAR_GBNF, AT(grammar), false},
@@ -57,7 +57,7 @@ static bool give_choice(struct format *format, const char *field, const json_t *
     bool good = json_array_size(texts) > 0;
     for (size_t i = 0; i < json_array_size(texts); i++)
         good = good && json_is_string(json_array_get(texts, i));
-    return good ? give(format, field, KVC_GRAMMAR_REGEX, NULL, texts, error)
+    return good ? give(format, field, KVC_GRAMMAR_GBNF, NULL, texts, error)
                 : format_refuse(error, field, "the choice must be a non-empty array of strings");
 }
 
@@ -136,21 +136,17 @@ static bool read_source(const struct source *source, const struct serve_values *
     const json_t *value = source->is_json ? *(json_t *const *)target : NULL;
     const char *text = source->is_json ? NULL : *(const char *const *)target;
     if (value)
-        return source->kind == KVC_GRAMMAR_REGEX ? give_choice(format, source->name, value, error)
-                                                 : give_schema(format, source->name, value, error);
+        return source->kind == KVC_GRAMMAR_GBNF ? give_choice(format, source->name, value, error)
+                                                : give_schema(format, source->name, value, error);
     return !text || !*text || give(format, source->name, source->kind, text, NULL, error);
 }
 
-/* Writes a pattern that matches one of the texts. */
-static void write_choice(struct serve_text *pattern, const json_t *texts) {
+/* Writes a grammar of the texts. Strings of GBNF have the escapes of JSON. */
+static void write_choice(struct serve_text *grammar, const json_t *texts) {
     for (size_t i = 0; i < json_array_size(texts); i++) {
-        serve_text_put(pattern, i ? "|" : "");
-        for (const char *at = json_string_value(json_array_get(texts, i)); *at; at++) {
-            const bool plain =
-                (unsigned char)*at >= 0x80 || (*at >= '0' && *at <= '9') || ((*at | 32) >= 'a' && (*at | 32) <= 'z');
-            serve_text_put(pattern, plain ? "" : "\\");
-            serve_text_add(pattern, at, 1);
-        }
+        const json_t *text = json_array_get(texts, i);
+        serve_text_put(grammar, i ? " | " : "root ::= ");
+        serve_text_string(grammar, json_string_value(text), json_string_length(text));
     }
 }
 

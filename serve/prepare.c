@@ -205,6 +205,7 @@ static void warn_unread(struct serve *serve, const struct serve_values *values,
 static bool read_messages(struct serve_request *request, struct serve_error *error) {
     const struct serve_values *values = &request->values;
     struct kvc_chat_options options;
+    const struct kvc_message greeting = {"user", "hello"};
     struct kvc_error cause;
     char *variables = NULL, *tools = NULL, *text = NULL;
     bool good = false;
@@ -236,10 +237,12 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
         warn_unread(request->serve, values, &options);
         good = request->prompts[0].count > 0 ||
                prepare_refuse(error, "messages", "the chat template produces an empty prompt");
-        if (good && request->forced)
-            good = (kvc_chat_text_with(request->serve->model, &options, NULL, 0, &text, &cause) == KVC_OK ||
+        if (good && request->forced) { /* the form of calls follows from the template, not from the conversation */
+            options.earlier = NULL;
+            good = (kvc_chat_text_with(request->serve->model, &options, &greeting, 1, &text, &cause) == KVC_OK ||
                     refuse_by(error, "messages", &cause)) &&
                    serve_tools_force(request, text, error);
+        }
         free(text);
     }
     cli_json_free(messages);

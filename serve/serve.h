@@ -197,7 +197,7 @@ bool serve_prepare(struct serve_request *request, json_t *body, struct serve_err
  * error. */
 bool serve_format_read(struct serve_request *request, struct serve_error *error);
 /* tools.c: functions that the model may call. serve_tools_read reads them and tool_choice. If a call is required,
- * serve_tools_force opens its grammar, and lets the answer begin within a tag if the prompt's text mentions it. On
+ * serve_tools_force opens its grammar, and lets the answer begin within a tag if the template mentions it. On
  * failure, they return false and set error. */
 bool serve_tools_read(struct serve_request *request, struct serve_error *error);
 bool serve_tools_force(struct serve_request *request, const char *prompt, struct serve_error *error);
@@ -210,6 +210,7 @@ size_t serve_tools_ready(const struct serve_choice *choice, size_t ready); /* of
 void serve_tools_put(struct serve_text *text, const struct serve_choice *choice, bool chunk);
 /* body.c: parses JSON within limits. On failure, returns NULL and sets error. */
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error);
+bool serve_body_bounded(const char *text, size_t bytes, struct serve_error *error); /* only the limits */
 /* Estimates the bytes of cache, state and hidden states that a policy needs at its peak. */
 enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint64_t prompt, uint64_t generated,
                                uint64_t *bytes, struct kvc_error *error);

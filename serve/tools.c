@@ -21,6 +21,16 @@ static bool tools_lost(struct serve_error *error) {
     return serve_refuse(error, 500, "server_error", "", NULL, "the server has no memory for this request");
 }
 
+static bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+
+/* Parses JSON in a string of JSON, within the bounds of bodies. Returns NULL if it is wrong. */
+static json_t *tools_parse(const json_t *string) {
+    struct serve_error error;
+    const char *text = json_string_value(string);
+    const size_t bytes = json_string_length(string);
+    return serve_body_bounded(text, bytes, &error) ? json_loadb(text, bytes, 0, NULL) : NULL;
+}
+
 /* ---- requests ---- */
 
 static const char *name_of(const json_t *function) { return json_string_value(json_object_get(function, "name")); }
@@ -132,7 +142,9 @@ static json_t *call_schema(const json_t *functions, const char *arguments) {
         char path[80];
         snprintf(path, sizeof path, "#/anyOf/%zu/properties/%s", i, arguments);
         json_t *inner = json_object_size(parameters) > 0 ? moved(parameters, path) : json_object();
-        if (inner && !json_object_get(inner, "type") && !json_object_get(inner, "$ref"))
+        json_object_del(inner, "$id"); /* the schema is no longer at the root */
+        json_object_del(inner, "id");
+        if (json_object_get(inner, "properties") || json_object_size(inner) == 0)
             json_object_set_new(inner, "type", json_string("object"));
         json_array_append_new(any,
                               json_pack("{s:s, s:{s:{s:s}, s:o}, s:[s, s]}", "type", "object", "properties", "name",
@@ -163,8 +175,6 @@ static bool begin_with(struct serve_request *request, const char *text, struct s
 bool serve_tools_force(struct serve_request *request, const char *prompt, struct serve_error *error) {
     const char *arguments = strstr(prompt, "\"parameters\": dictionary") ? "parameters" : "arguments"; /* Llama 3 */
     struct kvc_error cause = {KVC_RESOURCE, "no memory for a grammar"};
-    if (!request->forced)
-        return true;
     json_t *schema = call_schema(request->functions, arguments);
     char *text = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
     json_decref(schema);
@@ -184,21 +194,26 @@ bool serve_tools_force(struct serve_request *request, const char *prompt, struct
 
 /* ---- answers ---- */
 
-/* Returns a call as the interface has it (a new reference), or NULL if the value is no call of a known function. */
-static json_t *read_call(const struct serve_request *request, const json_t *value, uint32_t choice, size_t index) {
-    const char *name = name_of(value);
-    const json_t *arguments = json_object_get(value, "arguments");
+/* Returns a call with id, name and arguments as JSON text (a new reference), or NULL if the value is no call of a known
+ * function. */
+static json_t *read_call(const struct serve_request *request, const json_t *written, uint32_t choice, size_t index) {
+    const char *name = name_of(written);
+    const json_t *arguments = json_object_get(written, "arguments");
     if (!arguments)
-        arguments = json_object_get(value, "parameters");
+        arguments = json_object_get(written, "parameters");
     if (!find_function(request->functions, name) ||
         (arguments && !json_is_object(arguments) && !json_is_string(arguments)))
+        return NULL;
+    json_t *value = json_is_string(arguments) ? tools_parse(arguments) : NULL;
+    const bool wrong = json_is_string(arguments) && !json_is_object(value);
+    json_decref(value);
+    if (wrong)
         return NULL;
     char *text = json_is_string(arguments) ? NULL : json_dumps(arguments, JSON_COMPACT);
     const char *given = json_is_string(arguments) ? json_string_value(arguments) : text ? text : "{}";
     char id[80];
     snprintf(id, sizeof id, "call_%llu_%u_%zu", (unsigned long long)request->id, choice, index);
-    json_t *call = json_pack("{s:i, s:s, s:s, s:{s:s, s:s}}", "index", (int)index, "id", id, "type", "function",
-                             "function", "name", name, "arguments", given);
+    json_t *call = json_pack("{s:s, s:s, s:s}", "id", id, "name", name, "arguments", given);
     cli_json_free(text);
     return call;
 }
@@ -218,7 +233,7 @@ static bool read_calls(const struct serve_choice *choice, const char *text, size
 }
 
 static size_t skip_space(const char *text, size_t at, size_t bytes) {
-    while (at < bytes && text[at] && strchr(" \t\r\n", text[at]))
+    while (at < bytes && is_blank(text[at]))
         at++;
     return at;
 }
@@ -263,7 +278,7 @@ const char *serve_tools_end(struct serve_choice *choice, const char *why) {
         cli_json_forget();
         return why;
     }
-    while (at > 0 && strchr(" \t\r\n", text->data[at - 1]))
+    while (at > 0 && is_blank(text->data[at - 1]))
         at--;
     KVC_ASSERT(choice->text_sent <= at); /* serve_tools_ready has held back the rest */
     text->bytes = at;
@@ -277,10 +292,11 @@ size_t serve_tools_ready(const struct serve_choice *choice, size_t ready) {
     if (!choice->request->functions || ready == 0)
         return ready;
     const size_t begin = skip_space(text->data, 0, text->bytes);
-    if (begin >= ready || strchr("{[", text->data[begin]) || (text->data[begin] == '<' && text->bytes - begin < 16) ||
-        after_prefix(text->data, begin, text->bytes) != begin)
+    if (begin >= ready || text->data[begin] == '{' || text->data[begin] == '[' ||
+        (text->data[begin] == '<' && text->bytes - begin < 16) || after_prefix(text->data, begin, text->bytes) != begin)
         return 0;
-    const char *tag = memmem(text->data, text->bytes, OPEN, strlen(OPEN));
+    const size_t sent = choice->text_sent; /* without any part of a tag */
+    const char *tag = memmem(text->data + sent, text->bytes - sent, OPEN, strlen(OPEN));
     if (tag)
         ready = cli_min(ready, (size_t)(tag - text->data));
     for (size_t n = strlen(OPEN) - 1; !tag && n > 0; n--) /* a tag may have begun */
@@ -288,7 +304,7 @@ size_t serve_tools_ready(const struct serve_choice *choice, size_t ready) {
             ready -= n;
             break;
         }
-    while (ready > 0 && strchr(" \t\r\n", text->data[ready - 1])) /* blanks before a tag are not text */
+    while (ready > 0 && is_blank(text->data[ready - 1])) /* blanks before a tag are not text */
         ready--;
     return ready;
 }
@@ -300,13 +316,13 @@ void serve_tools_put(struct serve_text *text, const struct serve_choice *choice,
         return;
     serve_text_put(text, ",\"tool_calls\":[");
     json_array_foreach(choice->calls, i, call) {
-        const json_t *function = json_object_get(call, "function"), *arguments = json_object_get(function, "arguments");
+        const json_t *arguments = json_object_get(call, "arguments");
         serve_text_put(text, i ? ",{" : "{");
         if (chunk)
             serve_text_print(text, "\"index\":%zu,", i);
         serve_text_print(text, "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":",
                          json_string_value(json_object_get(call, "id")));
-        serve_text_string(text, name_of(function), strlen(name_of(function)));
+        serve_text_string(text, name_of(call), strlen(name_of(call)));
         serve_text_put(text, ",\"arguments\":");
         serve_text_string(text, json_string_value(arguments), json_string_length(arguments));
         serve_text_put(text, "}}");
@@ -327,7 +343,7 @@ bool serve_tools_unwrap(json_t *message) {
         const json_t *arguments = json_object_get(function, "arguments");
         if (!json_is_string(arguments))
             continue;
-        json_t *value = json_loadb(json_string_value(arguments), json_string_length(arguments), 0, NULL);
+        json_t *value = tools_parse(arguments);
         if (json_is_object(value))
             (void)json_object_set(function, "arguments", value);
         json_decref(value);
