@@ -155,10 +155,10 @@ def patterns_are_refused():
 
 
 def patterns_with_no_end_in_sight():
-    """Patterns whose match takes exponential time end the answer; the server goes on."""
+    """Patterns whose refusals take exponential time give an answer all the same; the server goes on."""
     for pattern in ('(?:a|b|[a-z ]|[a-z ]{2})*@', '(?:[a-z ]*[a-z ]*)*@'):
         choice = ask(COMPLETIONS, regex=pattern, max_tokens=400)[0]
-        assert choice['finish_reason'] == 'length' and len(choice['token_ids']) < 400, choice
+        assert choice['finish_reason'] == 'length' and re.fullmatch('[a-z ]+', choice['text']), choice
     words_match()
 
 
