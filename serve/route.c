@@ -259,6 +259,7 @@ static enum MHD_Result detokenize(struct serve_exchange *exchange) {
 
 const struct serve_route serve_routes[] = {{"GET", "/", true, serve_page},
                                            {"GET", "/health", true, health},
+                                           {"GET", "/kvcull", false, serve_methods},
                                            {"GET", "/v1/models", false, models},
                                            {"GET", "/v1/models/*", false, one_model},
                                            {"GET", "/metrics", false, metrics},

@@ -16,6 +16,7 @@ libkvcli_la_SOURCES += \
 	serve/listen.c \
 	serve/loop.c \
 	serve/main.c \
+	serve/methods.c \
 	serve/metrics.c \
 	serve/page.c \
 	serve/prepare.c \

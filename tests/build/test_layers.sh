@@ -35,7 +35,7 @@ cli: core/base/assert.h cli
 cli/eval.c: core/base/assert.h cli eval/eval.h
 cli/serve.c: core/base/assert.h cli serve/options.h
 eval: core/base/assert.h cli/cli.h eval
-serve: core/base/assert.h cli/cli.h serve
+serve: core/base/assert.h cli/cli.h cli/info/info.h serve
 examples:
 bench: core/base core/engine policies/select_sizes.h bench
 tests: core backends bench policies models cli eval ranks serve tests

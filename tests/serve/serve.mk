@@ -6,6 +6,7 @@ SERVE_TESTS = \
 	tests/serve/test_fork.sh \
 	tests/serve/test_grammar.sh tests/serve/test_tools.sh \
 	tests/serve/test_http.sh \
+	tests/serve/test_kvcull.sh \
 	tests/serve/test_limits.sh \
 	tests/serve/test_lm_eval.sh \
 	tests/serve/test_openai.sh \
@@ -23,5 +24,6 @@ EXTRA_DIST += $(SERVE_TESTS) tests/serve/bytes_model.py tests/serve/client.py te
 	tests/serve/test_fork.py \
 	tests/serve/test_grammar.py tests/serve/test_tools.py \
 	tests/serve/test_http.py \
+	tests/serve/test_kvcull.py \
 	tests/serve/test_limits.py \
 	tests/serve/test_serve.py tests/serve/test_slots.py
