@@ -286,6 +286,16 @@ void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice, si
     choice->tokens_sent = choice->answer.count;
 }
 
+void serve_answer_progress(struct serve_text *text, const struct serve_choice *choice, size_t tokens, double seconds) {
+    const struct serve_request *request = choice->request;
+    serve_text_put(text, "data: ");
+    put_head(text, request, true);
+    serve_text_print(text, "{\"index\":%u,%s,\"finish_reason\":null}]", choice->index,
+                     request->chat ? "\"delta\":{}" : "\"text\":\"\"");
+    serve_text_print(text, ",\"prompt_progress\":{\"total\":%zu,\"cache\":%zu,\"processed\":%zu,\"time_ms\":%.0f}}\n\n",
+                     choice->prompt->count, choice->cached, tokens, 1000 * seconds);
+}
+
 void serve_answer_end(struct serve_text *text, const struct serve_request *request) {
     if (request->values.include_usage) {
         serve_text_put(text, "data: ");

@@ -112,6 +112,9 @@ static const struct field fields[] = {
     {"return_held", FLAG, C | H, AT(return_held), 0, 0, 0, "false",
      "adds held to each choice: for each token of prompt and answer, the percentage of the cache's lists that hold "
      "it; prompt_pieces and pieces are the tokens' texts"},
+    {"return_progress", FLAG, C | H, AT(return_progress), 0, 0, 0, "false",
+     "in a stream, adds chunks with prompt_progress while the prompt is computed: total, cache (taken from a cached "
+     "session) and processed count tokens; time_ms"},
     {"logits_hash", FLAG, C | H, AT(logits_hash), 0, 0, 0, "false",
      "adds logits_hash to each choice: XXH64 of all logits that its tokens were chosen from"},
     {"chat_template_kwargs", JSON, H, AT(template_values), 0, 0, 0, "none",

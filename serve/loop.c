@@ -90,31 +90,6 @@ static void sweep(struct serve_loop *loop) {
 
 /* ---- tokens ---- */
 
-/* Appends a chunk to a stream's unread output. Returns false if there is no room for it. */
-static bool loop_put(struct serve_loop *loop, struct serve_request *request, const struct serve_text *chunk) {
-    struct serve *serve = loop->serve;
-    struct serve_text *out = &request->out;
-    pthread_mutex_lock(&serve->lock);
-    if (request->out_taken > out->bytes / 2) {
-        memmove(out->data, out->data + request->out_taken, out->bytes - request->out_taken);
-        out->bytes -= request->out_taken;
-        request->out_taken = 0;
-    }
-    const uint64_t capacity = serve_text_capacity(out, chunk->bytes), left = out->bytes - request->out_taken;
-    const uint64_t more = capacity > request->buffered ? capacity - request->buffered : 0;
-    pthread_mutex_unlock(&serve->lock);
-    if (chunk->failed || left + chunk->bytes > SERVE_OUT_MOST || (more > 0 && !serve_buffer(loop, request, more)))
-        return false;
-    pthread_mutex_lock(&serve->lock);
-    const bool good = serve_text_add(out, chunk->data, chunk->bytes);
-    if (out->capacity > request->buffered) { /* serve_buffer_shrink ran in the meantime */
-        serve->buffered += out->capacity - request->buffered;
-        request->buffered = out->capacity;
-    }
-    pthread_mutex_unlock(&serve->lock);
-    return good;
-}
-
 /* Sends a choice's new text if its request asked for a stream. The request is done when its last choice has finished.
  */
 static void loop_tell(struct serve_loop *loop, struct serve_choice *choice) {
@@ -127,7 +102,7 @@ static void loop_tell(struct serve_loop *loop, struct serve_choice *choice) {
         serve_answer_chunk(&chunk, choice, ready);
     if (over && request->choices_over + 1 == request->choice_count && request->values.stream)
         serve_answer_end(&chunk, request);
-    const bool good = chunk.bytes == 0 ? !chunk.failed : loop_put(loop, request, &chunk);
+    const bool good = chunk.bytes == 0 ? !chunk.failed : serve_put(loop, request, &chunk);
     pthread_mutex_lock(&serve->lock);
     if (over && ++request->choices_over == request->choice_count) {
         request->state = SERVE_DONE;
@@ -286,8 +261,7 @@ static void loop_step(struct serve_loop *loop) {
 /* Runs decode steps between the chunks of a prompt, so that both get about the same time. */
 static int on_progress(void *user, uint64_t done, uint64_t total) {
     struct serve_loop *loop = user;
-    (void)done;
-    (void)total;
+    serve_progress(loop, loop->prompting, loop->piece, done, total);
     sweep(loop);
     if (loop->prompting->request->abandoned)
         return 1;
@@ -308,6 +282,7 @@ static int on_row(void *user, uint64_t row, const float *logits) {
 static void end_prompt(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     struct kvc_error error;
+    serve_progress(loop, choice, 0, 1, 1);
     for (size_t i = 0; i < choice->prompt->count; i++)
         kvc_sampler_accept(choice->sampler, choice->prompt->items[i]);
     if ((request->values.echo && serve_choice_echo(choice, &error) != KVC_OK) ||
@@ -344,6 +319,8 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
     struct kvc_error error = {KVC_OK, ""};
     choice->turn = ++loop->turns;
     loop->prompting = choice;
+    loop->piece = count;
+    serve_progress(loop, choice, count, 0, 1);
     bool good = !rows || choice->seen > 0 || serve_choice_record(choice, prompt->items[0], NULL);
     if (!good)
         (void)kvc_fail(&error, KVC_RESOURCE, "prompt: no memory");

@@ -19,6 +19,7 @@ struct serve_loop {
     size_t running;                 /* choices with a session */
     uint64_t reserved;              /* bytes reserved for them */
     struct serve_choice *prompting; /* the choice whose prompt is being computed */
+    size_t piece;                   /* tokens of the part that is being computed */
     struct serve_choice *starved;   /* the longest answer that waits for memory; NULL: none */
     uint64_t turns;
     bool idle; /* the last round computed nothing */
@@ -56,6 +57,13 @@ void serve_cached_copy(struct serve_loop *loop, struct serve_choice *choice);
 bool serve_reuses(const struct serve_request *request);
 /* Returns true if the request needs the logits of every prompt row (echoed logprobs). */
 bool serve_wants_rows(const struct serve_request *request);
+
+/* progress.c */
+/* Appends an event to a stream's unread output. Returns false if there is no room for it. */
+bool serve_put(struct serve_loop *loop, struct serve_request *request, const struct serve_text *event);
+/* For streams with return_progress: sends how much of the choice's prompt is computed, at most once for each percent.
+ * `piece` tokens after those that it has seen are being computed, and `done` of `total` of this work is done. */
+void serve_progress(struct serve_loop *loop, struct serve_choice *choice, size_t piece, uint64_t done, uint64_t total);
 
 /* slots.c: cached sessions on disk. Warnings go to standard error. serve_slots_save returns false if some could not be
  * saved. */

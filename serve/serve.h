@@ -79,7 +79,9 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     size_t held_count;
     bool held_news; /* `held` has changed since it was last sent */
     struct kvc_session_stats stats;
-    uint64_t turn; /* when a chunk of its prompt was last computed, or when it was admitted */
+    size_t progress;     /* percentage of the prompt that return_progress has reported, plus 1; 0: nothing yet */
+    double prompt_began; /* when the first chunk of its prompt was computed */
+    uint64_t turn;       /* when a chunk of its prompt was last computed, or when it was admitted */
 };
 
 enum serve_state { SERVE_QUEUED, SERVE_RUNS, SERVE_DONE, SERVE_FAILED };
@@ -220,6 +222,8 @@ void serve_error_json(struct serve_text *text, const struct serve_error *error);
 void serve_answer_json(struct serve_text *text, const struct serve_request *request); /* writes a complete answer */
 /* Appends an event with all unsent parts of a choice, up to byte `until` of its text. */
 void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice, size_t until);
+/* Appends an event that says that `tokens` tokens of the prompt are computed after `seconds`. */
+void serve_answer_progress(struct serve_text *text, const struct serve_choice *choice, size_t tokens, double seconds);
 void serve_answer_end(struct serve_text *text, const struct serve_request *request); /* appends the end of a stream */
 void serve_model_json(struct serve_text *text, const struct serve *serve);
 

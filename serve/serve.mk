@@ -20,6 +20,7 @@ libkvcli_la_SOURCES += \
 	serve/metrics.c \
 	serve/page.c \
 	serve/prepare.c \
+	serve/progress.c \
 	serve/request.c \
 	serve/respond.c \
 	serve/route.c \
