@@ -1,5 +1,5 @@
-/* prepare.c - turns a request's values into the engine thread's input: tokens of the prompts, the policy, the length
- * limit, and a check that the answer can fit in memory. */
+/* prepare.c - turns a request's values into the engine thread's input: tokens of the prompts and the answers to
+ * compute. lengths.c adds the policy and the length limit. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,15 +12,6 @@ static bool prepare_refuse(struct serve_error *error, const char *param, const c
 
 static bool no_memory(struct serve_error *error) {
     return serve_refuse(error, 500, "server_error", "", NULL, "the server has no memory for this request");
-}
-
-/* Sends the library's message for a wrong argument to the client. Other messages may name files and devices, so they go
- * to standard error. */
-static bool refuse_by(struct serve_error *error, const char *param, const struct kvc_error *cause) {
-    if (cause->status == KVC_USAGE)
-        return serve_refuse(error, 400, SERVE_INVALID, param, NULL, "%s: %s", param, cause->text);
-    fprintf(stderr, "kvcull serve: %s\n", cause->text);
-    return serve_refuse(error, 500, "server_error", "", NULL, "the server could not prepare this request");
 }
 
 /* ---- prompts ---- */
@@ -46,7 +37,7 @@ static bool text_tokens(const struct serve_request *request, const char *text, s
                         struct serve_tokens *tokens, struct serve_error *error) {
     struct kvc_error cause;
     if (kvc_tokenize(request->serve->model, text, bytes, flags, &tokens->items, &tokens->count, &cause) != KVC_OK)
-        return refuse_by(error, "prompt", &cause);
+        return serve_refuse_by(error, "prompt", &cause);
     return true;
 }
 
@@ -231,7 +222,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     } else if (kvc_chat_tokens(request->serve->model, &options, NULL, 0, &request->prompts[0].items,
                                &request->prompts[0].count, &cause) != KVC_OK) {
         cause.status = KVC_USAGE; /* a template's error is about the conversation, so the client gets it */
-        (void)refuse_by(error, "messages", &cause);
+        (void)serve_refuse_by(error, "messages", &cause);
     } else {
         request->prompt_count = 1;
         warn_unread(request->serve, values, &options);
@@ -240,7 +231,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
         if (good && request->forced) { /* the form of calls follows from the template, not from the conversation */
             options.earlier = NULL;
             good = (kvc_chat_text_with(request->serve->model, &options, &greeting, 1, &text, &cause) == KVC_OK ||
-                    refuse_by(error, "messages", &cause)) &&
+                    serve_refuse_by(error, "messages", &cause)) &&
                    serve_tools_force(request, text, error);
         }
         free(text);
@@ -251,110 +242,8 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     return good;
 }
 
-/* ---- the policy ---- */
-
-/* Returns true if a policy string has an option whose value is a file name, because requests must not read the server's
- * files. Such options have kind text and no default. */
-static bool names_file(const struct serve *serve, const char *spec) {
-    if (strchr(spec, '=') == NULL)
-        return false;
-    for (size_t i = 0; kvc_policy(serve->engine, i); i++)
-        for (const struct kvc_option *o = kvc_policy(serve->engine, i)->options; o && o->name; o++) {
-            char option[64];
-            snprintf(option, sizeof option, "%s=", o->name);
-            if (o->kind == KVC_OPTION_TEXT && (!o->default_value || !*o->default_value) && strstr(spec, option))
-                return true;
-        }
-    return false;
-}
-
-static bool read_policy(struct serve_request *request, struct serve_error *error) {
-    const struct serve *serve = request->serve;
-    const char *spec = request->values.kv ? request->values.kv : serve->options->kv;
-    struct kvc_error cause;
-    const bool own = strcmp(spec, serve->options->kv) != 0;
-    if (strlen(spec) > 1000)
-        return prepare_refuse(error, "kv", "at most 1000 characters");
-    if (own && names_file(serve, spec))
-        return prepare_refuse(error, "kv", "a request may not name files");
-    if (kvc_policy_stages(serve->engine, spec, &request->stages, &cause) != KVC_OK) {
-        if (cause.status == KVC_USAGE)
-            return refuse_by(error, "kv", &cause);
-        return prepare_refuse(error, "kv", "this policy needs a file that the server cannot use");
-    }
-    request->spec = strdup(spec);
-    return request->spec || no_memory(error);
-}
-
-enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint64_t prompt, uint64_t generated,
-                               uint64_t *bytes, struct kvc_error *error) {
-    const struct kvc_model_info *info = serve->info;
-    const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
-    struct kvc_estimate estimate;
-    const enum kvc_status status =
-        kvc_estimate_windows(serve->engine, spec, &geometry, info->windows, info->hidden,
-                             serve->options->common.cache_type, prompt, generated, &estimate, error);
-    if (status != KVC_OK)
-        return status;
-    kvc_estimate_recurrent(&estimate, info->recurrent_bytes);
-    *bytes = estimate.peak_bytes + estimate.hidden_bytes;
-    return KVC_OK;
-}
-
-/* ---- lengths ---- */
-
-static size_t prepare_longest(const struct serve_request *request) {
-    size_t most = 0;
-    for (size_t i = 0; i < request->prompt_count; i++)
-        most = cli_max(most, request->prompts[i].count);
-    return most;
-}
-
-/* Sets the maximum tokens of an answer, without regard to memory. */
-static bool limit_length(struct serve_request *request, uint64_t prompt, struct serve_error *error) {
-    const struct serve *serve = request->serve;
-    const struct serve_options *options = serve->options;
-    const int64_t wanted = request->values.max_tokens;
-    const uint64_t original = serve->info->original_context;
-    if (serve->context && (prompt > serve->context || (prompt == serve->context && wanted != 0)))
-        return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "context_length_exceeded",
-                            "the prompt has %llu tokens; prompt and answer together may have %llu",
-                            (unsigned long long)prompt, (unsigned long long)serve->context);
-    request->limit = serve->context ? serve->context - prompt : INT32_MAX;
-    if (wanted >= 0)
-        request->limit = cli_min(request->limit, (uint64_t)wanted);
-    else if (prompt + SERVE_STEP <= original) /* with longrope, the answer ends where the short factors end */
-        request->limit = cli_min(request->limit, original - prompt);
-    if (options->most >= 0)
-        request->limit = cli_min(request->limit, (uint64_t)options->most);
-    return true;
-}
-
-/* Sets the maximum length of an answer, and `promise`, the number of tokens that memory is reserved for at its start.
- * That is the maximum length if the request sets a limit and the memory suffices; otherwise it may be less, and
- * serve_promise reserves the rest later. */
-static bool check_length(struct serve_request *request, struct serve_error *error) {
-    const struct serve *serve = request->serve;
-    const uint64_t prompt = prepare_longest(request), buffer = request->values.stream ? SERVE_OUT_LEAST : 0;
-    struct kvc_error cause;
-    uint64_t bytes = 0;
-    if (!limit_length(request, prompt, error))
-        return false;
-    const uint64_t part =
-        cli_min(request->limit, SERVE_STEP - prompt % SERVE_STEP); /* up to the end of a block of 256 entries */
-    request->promise = request->values.max_tokens < 0 ? part : request->limit;
-    for (;;) {
-        if (serve_forecast(serve, request->spec, prompt, request->promise, &bytes, &cause) != KVC_OK)
-            return refuse_by(error, "kv", &cause);
-        if (bytes + buffer <= serve->memory)
-            return true;
-        if (request->promise == part)
-            return serve_refuse(error, 400, SERVE_INVALID, request->chat ? "messages" : "prompt", "too_large",
-                                "the cache would need %llu bytes; the server has %llu. Send a shorter prompt, or use "
-                                "a policy with a smaller budget",
-                                (unsigned long long)(bytes + buffer), (unsigned long long)serve->memory);
-        request->promise = part;
-    }
+bool serve_prompt_read(struct serve_request *request, struct serve_error *error) {
+    return request->chat ? read_messages(request, error) : read_prompts(request, error);
 }
 
 /* ---- choices ---- */
@@ -444,7 +333,7 @@ static bool check_sampling(struct serve_choice *choice, struct serve_error *erro
         status = serve_choice_begin(choice, &cause);
     kvc_sampler_close(choice->sampler);
     choice->sampler = NULL;
-    return status == KVC_OK || refuse_by(error, "sampling", &cause);
+    return status == KVC_OK || serve_refuse_by(error, "sampling", &cause);
 }
 
 static bool make_choices(struct serve_request *request, struct serve_error *error) {
@@ -473,15 +362,14 @@ static bool prepare_body(struct serve_request *request, json_t *body, struct ser
     struct serve_values *values = &request->values;
     if (!serve_fields_read(body, request->chat ? SERVE_CHAT : SERVE_COMPLETIONS, request->serve->options, values,
                            error) ||
-        !check_values(request, error) || !read_policy(request, error) || !serve_format_read(request, error) ||
+        !check_values(request, error) || !serve_policy_read(request, error) || !serve_format_read(request, error) ||
         !serve_tools_read(request, error))
         return false;
     set_unsaid(request);
     values->include_usage = json_is_true(json_object_get(values->stream_options, "include_usage"));
     request->logprobs = request->chat ? values->chat_logprobs : values->logprobs >= 0;
     request->top = !request->logprobs ? 0 : (size_t)(request->chat ? values->top_logprobs : values->logprobs);
-    return (request->chat ? read_messages(request, error) : read_prompts(request, error)) &&
-           check_length(request, error) && make_choices(request, error);
+    return serve_prompt_read(request, error) && serve_length_check(request, error) && make_choices(request, error);
 }
 
 bool serve_prepare(struct serve_request *request, json_t *body, struct serve_error *error) {

@@ -15,3 +15,10 @@ bool serve_refuse(struct serve_error *error, int status, const char *type, const
     kvc_printable(error->text, strlen(error->text), error->text, sizeof error->text);
     return false;
 }
+
+bool serve_refuse_by(struct serve_error *error, const char *param, const struct kvc_error *cause) {
+    if (cause->status == KVC_USAGE)
+        return serve_refuse(error, 400, SERVE_INVALID, param, NULL, "%s: %s", param, cause->text);
+    fprintf(stderr, "kvcull serve: %s\n", cause->text);
+    return serve_refuse(error, 500, "server_error", "", NULL, "the server could not prepare this request");
+}

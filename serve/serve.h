@@ -190,11 +190,33 @@ void serve_buffer_shrink(struct serve_request *request);
 void serve_request_fail(struct serve_request *request, const struct serve_error *error);
 __attribute__((format(printf, 6, 7))) bool serve_refuse(struct serve_error *error, int status, const char *type,
                                                         const char *param, const char *code, const char *format, ...);
+/* Refuses a request because of an error of the library. The client gets the message for a wrong argument. Other
+ * messages may name files and devices, so they go to standard error. */
+bool serve_refuse_by(struct serve_error *error, const char *param, const struct kvc_error *cause);
 #define SERVE_INVALID "invalid_request_error"
 
 /* prepare.c: turns a body into a request that can be computed. The request keeps no pointers into the body. On failure,
  * returns false and sets error. */
 bool serve_prepare(struct serve_request *request, json_t *body, struct serve_error *error);
+/* Reads the prompts of a request whose fields are read. */
+bool serve_prompt_read(struct serve_request *request, struct serve_error *error);
+/* lengths.c. Functions that return bool set error if they return false. */
+/* Checks a policy string that the request's `field` has. */
+bool serve_policy_check(const struct serve *serve, const char *spec, const char *field, unsigned *stages,
+                        struct serve_error *error);
+bool serve_policy_read(struct serve_request *request, struct serve_error *error);
+/* Sets the maximum tokens of an answer to a prompt of `prompt` tokens, without regard to memory. */
+bool serve_length_limit(struct serve_request *request, uint64_t prompt, struct serve_error *error);
+/* Sets the maximum length of an answer, and `promise`, the number of tokens that memory is reserved for at its start.
+ * That is the maximum length if the request sets a limit and the memory suffices; otherwise it may be less, and
+ * serve_promise reserves the rest later. */
+bool serve_length_check(struct serve_request *request, struct serve_error *error);
+/* Forecasts a session after a prompt and `generated` tokens that it computes. */
+enum kvc_status serve_estimate(const struct serve *serve, const char *spec, uint64_t prompt, uint64_t generated,
+                               struct kvc_estimate *estimate, struct kvc_error *error);
+/* Estimates the bytes of cache, state and hidden states that a policy needs at its peak. */
+enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint64_t prompt, uint64_t generated,
+                               uint64_t *bytes, struct kvc_error *error);
 /* format.c: opens the grammar that the request's answers must match, if it has one. On failure, returns false and sets
  * error. */
 bool serve_format_read(struct serve_request *request, struct serve_error *error);
@@ -213,10 +235,6 @@ void serve_tools_put(struct serve_text *text, const struct serve_choice *choice,
 /* body.c: parses JSON within limits. On failure, returns NULL and sets error. */
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error);
 bool serve_body_bounded(const char *text, size_t bytes, struct serve_error *error); /* only the limits */
-/* Estimates the bytes of cache, state and hidden states that a policy needs at its peak. */
-enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint64_t prompt, uint64_t generated,
-                               uint64_t *bytes, struct kvc_error *error);
-
 /* answer.c: the JSON of answers. */
 void serve_error_json(struct serve_text *text, const struct serve_error *error);
 void serve_answer_json(struct serve_text *text, const struct serve_request *request); /* writes a complete answer */

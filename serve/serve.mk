@@ -13,6 +13,7 @@ libkvcli_la_SOURCES += \
 	serve/held.c \
 	serve/http.c \
 	serve/keys.c \
+	serve/lengths.c \
 	serve/listen.c \
 	serve/loop.c \
 	serve/main.c \
