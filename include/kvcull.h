@@ -644,6 +644,8 @@ enum kvc_expected {
 struct kvc_estimate {
     uint64_t entries;     /**< entries of the longest head after the prompt and the generated tokens; the mean over
                                heads if that depends on the data */
+    uint64_t all_entries; /**< entries of all lists at that time; an upper bound if a decode method evicts */
+    uint64_t lists;       /**< number of lists (kvc_session_heads), of all layers */
     uint64_t cache_bytes; /**< size of the blocks of keys and values at that time */
     uint64_t state_bytes; /**< size of the state at that time */
     uint64_t peak_bytes;  /**< the most of cache and state at any time, prefill included */

@@ -212,7 +212,7 @@ static void put_choice_logprobs(struct serve_text *text, const struct serve_choi
 }
 
 static void put_usage(struct serve_text *text, const struct serve_request *request) {
-    uint64_t prompt = 0, answer = 0, cached = 0, cache = 0, state = 0, read = 0, full = 0, entries = 0;
+    uint64_t prompt = 0, answer = 0, cached = 0, cache = 0, state = 0, read = 0, full = 0, entries = 0, peak = 0;
     for (size_t i = 0; i < request->prompt_count; i++)
         prompt += request->prompts[i].count;
     for (size_t i = 0; i < request->choice_count; i++) {
@@ -224,6 +224,7 @@ static void put_usage(struct serve_text *text, const struct serve_request *reque
         read += choice->stats.read_bytes;
         full += choice->stats.full_bytes;
         entries += choice->stats.entries;
+        peak += choice->stats.peak_bytes;
     }
     serve_text_print(text,
                      "\"usage\":{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
@@ -233,9 +234,9 @@ static void put_usage(struct serve_text *text, const struct serve_request *reque
     serve_text_string(text, request->spec, strlen(request->spec));
     serve_text_print(text,
                      ",\"cache_bytes\":%llu,\"state_bytes\":%llu,\"read_bytes\":%llu,\"full_bytes\":%llu,"
-                     "\"entries\":%llu}}",
+                     "\"entries\":%llu,\"peak_bytes\":%llu}}",
                      (unsigned long long)cache, (unsigned long long)state, (unsigned long long)read,
-                     (unsigned long long)full, (unsigned long long)entries);
+                     (unsigned long long)full, (unsigned long long)entries, (unsigned long long)peak);
 }
 
 void serve_answer_json(struct serve_text *text, const struct serve_request *request) {

@@ -21,6 +21,7 @@ enum kind {
 #define H SERVE_CHAT
 #define T SERVE_TOKENIZE
 #define D SERVE_DETOKENIZE
+#define F SERVE_FORECAST
 #define AT(member) offsetof(struct serve_values, member)
 #define WIDE 9007199254740992.0 /* 2^53: JSON numbers are exact up to here */
 
@@ -35,16 +36,20 @@ struct field {
 };
 
 static const struct field fields[] = {
-    {"model", STRING, C | H | T | D, AT(model), 0, 0, 0, "the one served", "the model's name, as in /v1/models"},
+    {"model", STRING, C | H | T | D | F, AT(model), 0, 0, 0, "the one served", "the model's name, as in /v1/models"},
     {"prompt", JSON, C, AT(prompt), 0, 0, 0, "must be given",
      "a text, an array of token ids, or an array of such prompts"},
     {"messages", JSON, H, AT(messages), 0, 0, 0, "must be given",
      "the conversation: objects with role and content, and name, tool_calls or tool_call_id if the template reads "
      "them; content is a text or an array of {\"type\": \"text\", \"text\": ...}"},
-    {"max_tokens", INTEGER, C | H, AT(max_tokens), SERVE_NO_LIMIT, WIDE, SERVE_LENGTH_UNSAID, "--max-tokens",
+    {"prompt", JSON, F, AT(prompt), 0, 0, 0, "none", "one prompt, as in completions"},
+    {"messages", JSON, F, AT(messages), 0, 0, 0, "none", "the conversation, as in chat"},
+    {"prompt_tokens", INTEGER, F, AT(prompt_tokens), 1, 2147483647, -1, "none",
+     "the prompt's tokens; give one of prompt_tokens, messages and prompt"},
+    {"max_tokens", INTEGER, C | H | F, AT(max_tokens), SERVE_NO_LIMIT, WIDE, SERVE_LENGTH_UNSAID, "--max-tokens",
      "maximum tokens of an answer, within the limits of the context, --mem and --tokens; -1: no other limit"},
-    {"max_completion_tokens", INTEGER, C | H, AT(max_tokens), SERVE_NO_LIMIT, WIDE, SERVE_LENGTH_UNSAID, "--max-tokens",
-     "another name for max_tokens"},
+    {"max_completion_tokens", INTEGER, C | H | F, AT(max_tokens), SERVE_NO_LIMIT, WIDE, SERVE_LENGTH_UNSAID,
+     "--max-tokens", "another name for max_tokens"},
     {"n", INTEGER, C | H, AT(n), 1, SERVE_CHOICES_MOST, 1, "1", "answers to each prompt; answer i uses seed + i"},
     {"temperature", NUMBER, C | H, AT(temperature), 0, 100, 1, "1",
      "sampling temperature; 0: always the most likely token"},
@@ -74,17 +79,18 @@ static const struct field fields[] = {
     {"top_logprobs", INTEGER, H, AT(top_logprobs), 0, SERVE_TOP_MOST, 0, "0",
      "with logprobs: returns this many of the most likely alternatives"},
     {"echo", FLAG, C, AT(echo), 0, 0, 0, "false", "puts the prompt in front of the answer, with its logprobs"},
-    {"kv", STRING, C | H, AT(kv), 0, 0, 0, "--kv",
+    {"kvs", JSON, F, AT(kvs), 0, 0, 0, "none", "an array of up to 64 policies, instead of kv"},
+    {"kv", STRING, C | H | F, AT(kv), 0, 0, 0, "--kv",
      "the cache's policy, as in --kv of kvcull run; options with file names are refused"},
     {"cache_prompt", REUSE, C | H, AT(cache_prompt), 0, 0, SERVE_UNSAID,
      "true with policies that neither evict nor select",
      "continues the cached session of an earlier request if this one begins with its tokens; \"fork\": continues a "
      "copy and leaves the cached session unchanged"},
-    {"tools", JSON, H, AT(tools), 0, 0, 0, "none",
+    {"tools", JSON, H | F, AT(tools), 0, 0, 0, "none",
      "an array of functions that the model may call: {\"type\": \"function\", \"function\": {\"name\", "
      "\"description\", "
      "\"parameters\": a JSON schema}}"},
-    {"tool_choice", JSON, H, AT(tool_choice), 0, 0, 0, "auto",
+    {"tool_choice", JSON, H | F, AT(tool_choice), 0, 0, 0, "auto",
      "none; auto: the model decides; required: the answer is a call; {\"type\": \"function\", \"function\": "
      "{\"name\"}}: "
      "a call of this function"},
@@ -117,13 +123,13 @@ static const struct field fields[] = {
      "session) and processed count tokens; time_ms"},
     {"logits_hash", FLAG, C | H, AT(logits_hash), 0, 0, 0, "false",
      "adds logits_hash to each choice: XXH64 of all logits that its tokens were chosen from"},
-    {"chat_template_kwargs", JSON, H, AT(template_values), 0, 0, 0, "none",
+    {"chat_template_kwargs", JSON, H | F, AT(template_values), 0, 0, 0, "none",
      "further variables for the template, as an object: {\"enable_thinking\": false}"},
-    {"special_content", FLAG, H, AT(special_content), 0, 0, 0, "false",
+    {"special_content", FLAG, H | F, AT(special_content), 0, 0, 0, "false",
      "parses control tokens in messages and variables; then the author of a message can end a turn and begin another"},
-    {"special", FLAG, C | T, AT(special), 0, 0, 1, "true",
+    {"special", FLAG, C | T | F, AT(special), 0, 0, 1, "true",
      "parses control tokens in the text, such as <|im_end|>; false: they are plain text"},
-    {"reasoning_effort", STRING, H, AT(reasoning_effort), 0, 0, 0, "none", "a variable for the template"},
+    {"reasoning_effort", STRING, H | F, AT(reasoning_effort), 0, 0, 0, "none", "a variable for the template"},
     {"content", STRING, T, AT(content), 0, 0, 0, "must be given", "the text"},
     {"add_special", FLAG, T, AT(add_special), 0, 0, 0, "false", "puts the model's prefix, such as BOS, in front"},
     {"with_pieces", FLAG, T, AT(pieces), 0, 0, 0, "false", "returns each token as an object with id and piece"},
@@ -133,7 +139,7 @@ static const struct field fields[] = {
     {"safety_identifier", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
     {"service_tier", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
     {"store", ANYTHING, C | H, 0, 0, 0, 0, "", ""},
-    {"user", ANYTHING, C | H | T | D, 0, 0, 0, 0, "", ""},
+    {"user", ANYTHING, C | H | T | D | F, 0, 0, 0, 0, "", ""},
     {"best_of", NOTHING, C, 0, 1, 1, 0, "1", ""},
     {"suffix", NOTHING, C, 0, 0, 0, 0, "", ""},
     {"functions", NOTHING, H, 0, 0, 0, 0, "", ""},
@@ -383,7 +389,7 @@ static const char *kind_name(enum kind kind) {
 }
 
 static void print_field(FILE *stream, const struct field *field) {
-    static const char *const places[] = {"completions", "chat", "tokenize", "detokenize"};
+    static const char *const places[] = {"completions", "chat", "tokenize", "detokenize", "forecast"};
     const char *comma = "";
     fprintf(stream, "| `%s` | ", field->name);
     for (size_t p = 0; p < sizeof places / sizeof *places; p++)

@@ -16,7 +16,13 @@ struct serve_options;
 enum serve_reuse { SERVE_UNSAID = -1, SERVE_ANEW, SERVE_GO_ON, SERVE_FORK };
 
 /* The paths that accept a field, as bits. */
-enum serve_where { SERVE_COMPLETIONS = 1, SERVE_CHAT = 2, SERVE_TOKENIZE = 4, SERVE_DETOKENIZE = 8 };
+enum serve_where {
+    SERVE_COMPLETIONS = 1,
+    SERVE_CHAT = 2,
+    SERVE_TOKENIZE = 4,
+    SERVE_DETOKENIZE = 8,
+    SERVE_FORECAST = 16
+};
 
 enum { SERVE_LENGTH_UNSAID = -2, SERVE_NO_LIMIT = -1 }; /* special values of max_tokens */
 
@@ -24,12 +30,12 @@ enum { SERVE_LENGTH_UNSAID = -2, SERVE_NO_LIMIT = -1 }; /* special values of max
 struct serve_values {
     bool stream, echo, include_usage, return_token_ids, return_held, return_progress, logits_hash, ignore_eos,
         chat_logprobs, add_special, pieces, special, special_content, parallel_tool_calls;
-    int64_t max_tokens, n, seed, top_k, logprobs, top_logprobs,
-        cache_prompt; /* -1: absent, for seed, top_k, logprobs and cache_prompt */
+    int64_t prompt_tokens, max_tokens, n, seed, top_k, logprobs, top_logprobs,
+        cache_prompt; /* -1: absent, for prompt_tokens, seed, top_k, logprobs and cache_prompt */
     double temperature, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
     const char *model, *kv, *content, *reasoning_effort, *regex, *guided_regex, *grammar, *guided_grammar;
-    json_t *prompt, *messages, *stop, *logit_bias, *stream_options, *template_values, *tokens, *response_format, *tools,
-        *tool_choice, *json_schema, *guided_json, *guided_choice, *structured_outputs;
+    json_t *prompt, *messages, *kvs, *stop, *logit_bias, *stream_options, *template_values, *tokens, *response_format,
+        *tools, *tool_choice, *json_schema, *guided_json, *guided_choice, *structured_outputs;
 };
 
 /* Fills values with defaults, then with the body's members. Removes null members from the body. Prints the names of

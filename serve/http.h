@@ -73,7 +73,8 @@ enum MHD_Result serve_respond_preflight(struct serve_exchange *exchange);
 void serve_log(const struct serve_exchange *exchange, bool whole);
 
 enum MHD_Result serve_page(struct serve_exchange *exchange);
-enum MHD_Result serve_methods(struct serve_exchange *exchange); /* methods.c */
+enum MHD_Result serve_methods(struct serve_exchange *exchange);   /* methods.c */
+enum MHD_Result serve_forecasts(struct serve_exchange *exchange); /* forecast.c */
 /* Queues the request's answer, or suspends the connection until there is one. */
 enum MHD_Result serve_stream(struct serve_exchange *exchange);
 

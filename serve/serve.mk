@@ -8,6 +8,7 @@ libkvcli_la_SOURCES += \
 	serve/answer.c \
 	serve/body.c \
 	serve/choice.c \
+	serve/forecast.c \
 	serve/format.c \
 	serve/head.c \
 	serve/held.c \

@@ -49,8 +49,12 @@ static void estimate_run(struct kvc_estimator *e, uint64_t generated, struct kvc
     estimate->prompt_peak_bytes = e->ledger.peak;
     if (generated)
         kvc_estimate_steps(e, generated);
-    for (uint32_t l = e->first_layer; l < e->first_layer + e->own_layers; l++)
-        estimate->entries = kvc_max_u64(estimate->entries, kvc_longest_count(&e->ledger.layer[l]));
+    for (uint32_t l = e->first_layer; l < e->first_layer + e->own_layers; l++) {
+        const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+        estimate->entries = kvc_max_u64(estimate->entries, kvc_longest_count(layer));
+        estimate->all_entries += layer->lists[0] * layer->count[0] + layer->lists[1] * layer->count[1];
+        estimate->lists += layer->heads;
+    }
     estimate->cache_bytes = e->ledger.cache;
     estimate->state_bytes = e->ledger.state;
     estimate->peak_bytes = e->ledger.peak;

@@ -60,12 +60,15 @@ class Estimate:
     """Bytes that a session would need, without scratch memory. `exact`: the session will count exactly these bytes;
     otherwise they are upper limits.
 
-    entries: entries of a head after the prompt and the generated tokens. cache_bytes, state_bytes: bytes at that time.
+    entries: entries of the longest head after the prompt and the generated tokens. all_entries: those of all lists,
+    whose number is `lists`. cache_bytes, state_bytes: bytes at that time.
     peak_bytes: peak of cache and state, including the prompt. prompt_peak_bytes: peak during the prompt. hidden_bytes:
     the prompt's hidden states, which are counted separately.
     """
 
     entries: int
+    all_entries: int
+    lists: int
     cache_bytes: int
     state_bytes: int
     peak_bytes: int

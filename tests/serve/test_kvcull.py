@@ -9,9 +9,9 @@ server = Server(sys.argv[1])
 
 
 def keys():
-    for method, path in (('GET', '/kvcull'),):
-        assert server.send(method, path)[0] == 401
-        assert Server(sys.argv[1], 'secret').send(method, path)[0] == 200
+    for method, path, body in (('GET', '/kvcull', None), ('POST', FORECAST, '{"prompt_tokens": 5}')):
+        assert server.send(method, path, body)[0] == 401
+        assert Server(sys.argv[1], 'secret').send(method, path, body)[0] == 200
 
 
 # ---- the methods ----
@@ -94,9 +94,94 @@ def progress_of_several_answers():
         assert told and told[-1]['processed'] == told[-1]['total'], (index, told)
 
 
+# ---- forecasts ----
+
+FORECAST = '/kvcull/forecast'
+
+
+def held_after(kv, prompt, tokens):
+    usage = server.complete(kv=kv, prompt=prompt, max_tokens=tokens, temperature=0, ignore_eos=True, cache_prompt=False)
+    assert usage['usage']['completion_tokens'] == tokens
+    return usage['usage']['kv']
+
+
+def check_forecast(kv, prompt, tokens, exact):
+    got = server.post(FORECAST, kv=kv, prompt=prompt, max_tokens=tokens)
+    assert (got['kv'], got['prompt_tokens'], got['max_tokens']) == (kv, len(prompt), tokens), got
+    held = held_after(kv, prompt, tokens)
+    assert got['full'] == held['full_bytes'], (kv, got, held)
+    assert round(got['entries'] * got['lists']) >= held['entries'] > 0, (kv, got, held)
+    if got['exact']:
+        assert (got['cache'], got['state']) == (held['cache_bytes'], held['state_bytes']), (kv, got, held)
+        exact.append(kv)
+    else:
+        assert got['cache'] >= held['cache_bytes'], (kv, got, held)
+    assert got['peak'] >= got['cache'] + got['state']
+
+
+def forecasts():
+    """Every method, with several budgets and lengths: the bytes that the server then holds."""
+    names = [method['name'] for method in json.loads(server.get('/kvcull')[2])['methods']]
+    policies = [name + rest for name in names for rest in (':budget=48', ':budget=300', ':budget=10%', '')]
+    policies += ['snapkv:budget=64+window:budget=40', 'adakv:budget=64+quest:budget=32', 'fastkv:budget=50+hsa:budget=20']
+    lengths, exact, tried = ((5, 2), (60, 40), (300, 1), (700, 30), (250, 70)), [], 0
+    for i, kv in enumerate(policies):
+        if server.send('POST', FORECAST, json.dumps({'kv': kv, 'prompt_tokens': 100}))[0] != 200:
+            continue  # it needs another option, or has no budget
+        for n in (i, i + 1):
+            prompt, tokens = lengths[n % len(lengths)]
+            check_forecast(kv, [20 + (7 * k) % 300 for k in range(prompt)], tokens, exact)
+            tried += 1
+    assert tried > 150 and len(exact) > tried / 2 and len(set(exact)) > 60, (tried, len(exact), len(set(exact)))
+
+
+def forecasts_of_prompts():
+    """The prompt as messages, as text and as a number is the same."""
+    tools = [{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object'}}}]
+    for fields in ({'messages': [{'role': 'user', 'content': words(60)}]},
+                   {'messages': [{'role': 'user', 'content': 'a'}], 'tools': tools, 'tool_choice': 'required'},
+                   {'prompt': words(60)}, {'prompt': [20] * 50}):
+        path = '/v1/chat/completions' if 'messages' in fields else '/v1/completions'
+        want = server.post(path, max_tokens=1, **fields)['usage']
+        got = server.post(FORECAST, max_tokens=9, **fields)
+        assert got['prompt_tokens'] == want['prompt_tokens'] and got['max_tokens'] == 9
+        assert got['kv'] == sys.argv[3], 'the server\'s own policy'
+        assert server.post(FORECAST, max_completion_tokens=9, prompt_tokens=got['prompt_tokens']) == got
+    assert server.post(FORECAST, prompt_tokens=100)['max_tokens'] == 800, 'what the context leaves'
+    assert server.post(FORECAST, prompt_tokens=100, max_tokens=10 ** 9)['max_tokens'] == 800
+    assert server.post(FORECAST, prompt_tokens=900, max_tokens=0)['max_tokens'] == 0
+
+
+def several_forecasts():
+    kvs = ['snapkv:budget=%d' % budget for budget in range(40, 104)]
+    got = server.post(FORECAST, kvs=kvs, prompt_tokens=500, max_tokens=20)['forecasts']
+    assert got == [server.post(FORECAST, kv=kv, prompt_tokens=500, max_tokens=20) for kv in kvs]
+    assert all(one['entries'] < other['entries'] for one, other in zip(got, got[1:])), got
+    assert server.post(FORECAST, kvs=[], prompt_tokens=5)['forecasts'] == []
+    for field, fields in (('kvs', {'kvs': kvs + kvs[:1]}), ('kvs', {'kvs': 'full'}), ('kvs', {'kvs': ['full', 3]}),
+                          ('kvs', {'kvs': ['full', 'no']}), ('kvs', {'kvs': ['full'], 'kv': 'full'}),
+                          ('kv', {'kv': 'snapkv:budget=0'}), ('kv', {'kv': 'window:budget=1' + ' ' * 1000}), ('kv', {'kv': 5}),
+                          ('kv', {'kv': 'duo:file=x'}), ('prompt_tokens', {'prompt': 'a'}),
+                          ('max_tokens', {'max_tokens': -2})):
+        server.refused(FORECAST, 400, field, **{'prompt_tokens': 5, **fields})
+    for value in (0, -1, 1.5, 'x', 10 ** 18, 2 ** 31):
+        server.refused(FORECAST, 400, 'prompt_tokens', prompt_tokens=value)
+    server.refused(FORECAST, 400, 'prompt_tokens')
+    server.refused(FORECAST, 400, 'prompt', prompt=['a', 'b'])
+    server.refused(FORECAST, 400, 'messages', messages=[])
+    server.refused(FORECAST, 400, None, body=b'{')
+    server.refused(FORECAST, 400, None, body=b'[]')
+    error, _ = server.refused(FORECAST, 400, None, prompt_tokens=901, max_tokens=0)
+    assert error['code'] == 'context_length_exceeded' and error['param'] == 'prompt_tokens', error
+    error, _ = server.refused(FORECAST, 400, None, prompt_tokens=5, prompt_token=5)
+    assert error['message'].endswith('did you mean prompt_tokens'), error
+    assert server.send('GET', FORECAST)[0] == 405
+
+
 if sys.argv[2] == 'keys':
     case(keys)
 else:
-    for function in (methods, progress, progress_of_cached_prompts, progress_of_several_answers):
+    for function in (methods, progress, progress_of_cached_prompts, progress_of_several_answers, forecasts,
+                     forecasts_of_prompts, several_forecasts):
         case(function)
 run()

@@ -2,7 +2,8 @@
 # What the page asks the server: the methods, forecasts, the progress of prompts, and which tokens a cache has lost.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 
-serve plain -m "$demo" --template chatml --name demo --mem 256M --ctx 900 --kv snapkv:budget=48 -q
+tools_template "$work/template"
+serve plain -m "$demo" --chat-template-file "$work/template" --name demo --mem 256M --ctx 900 --kv snapkv:budget=48 -q
 client test_kvcull.py "$url" "$program" snapkv:budget=48
 
 # ---- with keys, a client without one learns nothing
