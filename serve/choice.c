@@ -15,6 +15,8 @@ void serve_choice_free(struct serve_choice *choice) {
         free(choice->records[i].best);
     free(choice->records);
     free(choice->held);
+    free(choice->lost);
+    free(choice->cells);
     free(choice->answer.items);
     serve_text_free(&choice->text);
     choice->session = NULL;

@@ -28,8 +28,8 @@ enum { SERVE_LENGTH_UNSAID = -2, SERVE_NO_LIMIT = -1 }; /* special values of max
 
 /* The values of a request. JSON values belong to its body. */
 struct serve_values {
-    bool stream, echo, include_usage, return_token_ids, return_held, return_progress, logits_hash, ignore_eos,
-        chat_logprobs, add_special, pieces, special, special_content, parallel_tool_calls;
+    bool stream, echo, include_usage, return_token_ids, return_held, return_lost, return_progress, logits_hash,
+        ignore_eos, chat_logprobs, add_special, pieces, special, special_content, parallel_tool_calls;
     int64_t prompt_tokens, max_tokens, n, seed, top_k, logprobs, top_logprobs,
         cache_prompt; /* -1: absent, for prompt_tokens, seed, top_k, logprobs and cache_prompt */
     double temperature, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;

@@ -14,8 +14,7 @@
 #include "core/base/assert.h"
 
 enum {
-    PIECE = 512, /* limit of prompt tokens per chunk; then another prompt gets its turn */
-    LOOK = 16    /* tokens between two updates of a choice's return_held data */
+    PIECE = 512 /* limit of prompt tokens per chunk; then another prompt gets its turn */
 };
 
 /* ---- how a request ends ---- */
@@ -122,7 +121,7 @@ static void loop_finish(struct serve_loop *loop, struct serve_choice *choice, co
     struct serve_metrics *m = &serve->metrics;
     const struct kvc_model_info *info = serve->info;
     choice->finish = serve_tools_end(choice, why);
-    serve_held_look(choice);
+    serve_held_look(choice, true);
     serve_leave(loop, choice, true);
     const uint64_t all = choice->stats.tokens * info->layers * info->kv_heads;
     pthread_mutex_lock(&serve->lock);
@@ -184,8 +183,7 @@ static void next_token(struct serve_loop *loop, struct serve_choice *choice, con
     else if (choice->answer.count == request->limit)
         loop_finish(loop, choice, "length");
     else {
-        if (choice->answer.count % LOOK == 1)
-            serve_held_look(choice);
+        serve_held_look(choice, false);
         loop_tell(loop, choice);
     }
 }
@@ -279,6 +277,13 @@ static int on_row(void *user, uint64_t row, const float *logits) {
     return next < choice->prompt->count && !serve_choice_record(choice, choice->prompt->items[next], logits);
 }
 
+/* Called after each chunk that a method reads. */
+static int on_chunk(void *user, uint64_t tokens) {
+    struct serve_loop *loop = user;
+    serve_held_chunk(loop->prompting, loop->prompting->seen + (size_t)tokens);
+    return 0;
+}
+
 static void end_prompt(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     struct kvc_error error;
@@ -315,7 +320,8 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
     const size_t most = choice->share_at > choice->seen ? cli_min(PIECE, choice->share_at - choice->seen) : PIECE;
     const bool last = request->stages != 0 || left <= most, rows = serve_wants_rows(request);
     const size_t count = last ? left : most;
-    const struct kvc_prompt_options options = {.row = rows ? on_row : NULL, .progress = on_progress, .user = loop};
+    const struct kvc_prompt_options options = {
+        .row = rows ? on_row : NULL, .progress = on_progress, .chunk = on_chunk, .user = loop};
     struct kvc_error error = {KVC_OK, ""};
     choice->turn = ++loop->turns;
     loop->prompting = choice;

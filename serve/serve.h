@@ -77,6 +77,9 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     json_t *calls;                    /* the calls that ended the answer; NULL: none */
     unsigned char *held;              /* [held_count]: for each token, the percentage of lists that hold it */
     size_t held_count;
+    uint32_t *lost; /* [lost_count]: for each token 0, or the session's tokens when no list held it any more */
+    char *cells;    /* [layers, lost_count + 1]: for each layer a text that says which part of its lists hold a token */
+    size_t lost_count;
     bool held_news; /* `held` has changed since it was last sent */
     struct kvc_session_stats stats;
     size_t progress;     /* percentage of the prompt that return_progress has reported, plus 1; 0: nothing yet */
@@ -256,8 +259,11 @@ bool serve_choice_record(struct serve_choice *choice, int32_t token, const float
 size_t serve_choice_ready(const struct serve_choice *choice); /* bytes of text that can be sent */
 void serve_choice_free(struct serve_choice *choice);
 
-/* held.c, for requests with return_held */
-void serve_held_look(struct serve_choice *choice); /* records what the session holds now */
+/* held.c, for requests with return_held or return_lost */
+/* Records what the session holds now. To be called after each token of the answer, and at its end with last true. */
+void serve_held_look(struct serve_choice *choice, bool last);
+/* Records what it has lost after a chunk of the prompt, of which it has computed `tokens` tokens. */
+void serve_held_chunk(struct serve_choice *choice, size_t tokens);
 void serve_held_put(struct serve_text *text, struct serve_choice *choice);
 
 /* slots.c: creates the --sessions folder if it is given and missing, and locks it against other servers. */

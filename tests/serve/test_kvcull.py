@@ -1,4 +1,4 @@
-"""test_kvcull.py URL PROGRAM KV, or URL keys - the paths and fields that the page needs."""
+"""test_kvcull.py URL PROGRAM KV, URL keys, or URL many - the paths and fields that the page needs."""
 import json
 import subprocess
 import sys
@@ -178,10 +178,79 @@ def several_forecasts():
     assert server.send('GET', FORECAST)[0] == 405
 
 
-if sys.argv[2] == 'keys':
+# ---- tokens that the cache has lost ----
+
+LAYERS, LISTS = 4, 2  # of the demo model
+
+
+def lost_of(kv, prompt, tokens, **more):
+    fields = dict(kv=kv, prompt=prompt, max_tokens=tokens, temperature=0, ignore_eos=True, return_lost=True, seed=1,
+                  return_held=True, cache_prompt=False, **more)
+    whole = server.complete(**fields)['choices'][0]
+    events = [event['choices'][0] for event in server.stream('/v1/completions', **fields)]
+    assert not any('lost' in event or 'layers' in event for event in events[:-1])
+    last = events[-1]
+    assert (last['lost'], last['layers'], last['held']) == (whole['lost'], whole['layers'], whole['held'])
+    check_lost(whole, len(prompt) + tokens - 1)
+    return whole['lost'], whole['layers']
+
+
+def check_lost(choice, tokens):
+    """What is lost is held by no list, and the layers add up to what is held."""
+    lost, held, layers = choice['lost'], choice['held'], choice['layers']
+    assert len(lost) == len(held) == tokens and len(layers) == LAYERS and {len(layer) for layer in layers} == {tokens}
+    for i in range(tokens):
+        assert lost[i] == 0 or i < lost[i] <= tokens, (i, lost[i])
+        digits = [layer[i] for layer in layers]
+        assert set(digits) <= set('059'), digits
+        lists = sum({'0': 0, '5': 1, '9': 2}[digit] for digit in digits)
+        assert held[i] == -(-100 * lists // (LAYERS * LISTS)) and (lost[i] == 0) == (lists > 0), (i, held[i], digits)
+
+
+def lost_tokens():
+    prompt = [20 + (7 * k) % 300 for k in range(200)]
+    lost, layers = lost_of('full', prompt, 20)
+    assert set(lost) == {0} and set(''.join(layers)) == {'9'}
+    lost, _ = lost_of('window:budget=48', prompt, 60)  # the last 48 tokens, after the prompt and after each token
+    assert lost == [max(i + 49, 200) if i < 259 - 48 else 0 for i in range(259)], lost
+    lost, _ = lost_of('streaming:budget=40,sinks=4', prompt, 30)
+    assert lost == [max(i + 37, 200) if 4 <= i < 229 - 36 else 0 for i in range(229)], lost
+    lost, _ = lost_of('take:budget=40,chunk=64', prompt, 5)
+    assert {0, 64, 128, 192, 200} >= set(lost) and 192 in lost, set(lost)  # also within the prompt
+    lost, _ = lost_of('snapkv:budget=40', prompt, 1)
+    assert set(lost) == {0, 200}
+    lost, _ = lost_of('snapkv:budget=48+morphkv:budget=48', prompt, 40)
+    assert len(set(lost)) > 3, set(lost)
+    for kv in ('adakv:budget=48', 'random:budget=20', 'cake:budget=48', 'lacache:budget=160,span=2', 'quest:budget=20'):
+        lost_of(kv, prompt, 20)
+
+
+def lost_tokens_of_several():
+    fields = dict(prompt=words(100), kv='random:budget=20', n=3, max_tokens=20, cache_prompt=False, return_lost=True)
+    choices = server.complete(**fields)['choices']
+    assert len({str(choice['lost']) for choice in choices}) == 3 and all('held' not in choice for choice in choices)
+    assert 'lost' not in server.complete(**dict(fields, return_lost=False))['choices'][0]
+    said = server.post('/v1/chat/completions', messages=[{'role': 'user', 'content': words(60)}], return_lost=True,
+                       kv='window:budget=20', max_tokens=3)['choices'][0]
+    assert len(said['layers']) == LAYERS and max(said['lost']) > 20
+    server.refused('/v1/completions', 400, 'return_lost', prompt='a', return_lost='yes')
+
+
+def lost_tokens_of_many():
+    """The layers of 128 answers to 2,000 tokens would be more than a million digits."""
+    fields = dict(prompt=[20] * 2000, kv='window:budget=20', max_tokens=1, return_lost=True, cache_prompt=False)
+    choices = server.complete(n=128, **fields)['choices']
+    assert len(choices) == 128 and all(choice['lost'] == [2000] * 1980 + [0] * 20 for choice in choices)
+    assert not any('layers' in choice for choice in choices)
+    assert 'layers' in server.complete(n=2, **fields)['choices'][0]
+
+
+if sys.argv[2] == 'many':
+    case(lost_tokens_of_many)
+elif sys.argv[2] == 'keys':
     case(keys)
 else:
     for function in (methods, progress, progress_of_cached_prompts, progress_of_several_answers, forecasts,
-                     forecasts_of_prompts, several_forecasts):
+                     forecasts_of_prompts, several_forecasts, lost_tokens, lost_tokens_of_several):
         case(function)
 run()

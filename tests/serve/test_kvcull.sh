@@ -5,6 +5,8 @@
 tools_template "$work/template"
 serve plain -m "$demo" --chat-template-file "$work/template" --name demo --mem 256M --ctx 900 --kv snapkv:budget=48 -q
 client test_kvcull.py "$url" "$program" snapkv:budget=48
+serve many -m "$demo" --mem 256M --ctx 2048 -q
+client test_kvcull.py "$url" many
 
 # ---- with keys, a client without one learns nothing
 echo secret >"$work/keys"
