@@ -191,12 +191,12 @@ static void put_ids(struct serve_text *text, const struct serve_choice *choice, 
     serve_text_put(text, "]");
 }
 
-static void put_finish(struct serve_text *text, const struct serve_choice *choice) {
-    if (choice->finish)
+static void put_finish(struct serve_text *text, const struct serve_choice *choice, bool more) {
+    if (choice->finish && !more)
         serve_text_print(text, ",\"finish_reason\":\"%s\"", choice->finish);
     else
         serve_text_put(text, ",\"finish_reason\":null");
-    if (choice->finish && choice->hash)
+    if (choice->finish && !more && choice->hash)
         serve_text_print(text, ",\"logits_hash\":\"%016llx\"", (unsigned long long)kvc_hash_value(choice->hash));
 }
 
@@ -245,17 +245,15 @@ void serve_answer_json(struct serve_text *text, const struct serve_request *requ
         struct serve_choice *choice = &request->choices[i];
         size_t offset = 0;
         serve_text_print(text, "%s{\"index\":%u,", i ? "," : "", choice->index);
-        serve_text_put(text, request->chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
-        if (choice->calls && choice->text.bytes == 0)
-            serve_text_put(text, "null");
+        serve_text_put(text, request->chat ? "\"message\":" : "\"text\":");
+        if (request->chat)
+            serve_message_put(text, choice);
         else
             serve_text_string(text, choice->text.data ? choice->text.data : "", choice->text.bytes);
-        serve_tools_put(text, choice, false);
-        serve_text_put(text, request->chat ? ",\"refusal\":null}" : "");
         put_choice_logprobs(text, choice, 0, &offset);
         put_ids(text, choice, 0, true);
         serve_held_put(text, choice);
-        put_finish(text, choice);
+        put_finish(text, choice, false);
         serve_text_put(text, "}");
     }
     serve_text_put(text, "],");
@@ -263,28 +261,35 @@ void serve_answer_json(struct serve_text *text, const struct serve_request *requ
     serve_text_put(text, "}");
 }
 
-void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice, size_t until) {
+/* Appends an event. Returns true if another one must follow: in a chat, each has one part of the message. */
+static bool put_event(struct serve_text *text, struct serve_choice *choice) {
     const struct serve_request *request = choice->request;
     const char *data = choice->text.data ? choice->text.data + choice->text_sent : "";
     serve_text_put(text, "data: ");
     put_head(text, request, true);
     serve_text_print(text, "{\"index\":%u,", choice->index);
-    if (request->chat)
-        serve_text_print(text, "\"delta\":{%s\"content\":", choice->said ? "" : "\"role\":\"assistant\",");
-    else
+    if (request->chat) {
+        serve_message_delta(text, choice);
+    } else {
         serve_text_put(text, "\"text\":");
-    serve_text_string(text, data, until - choice->text_sent);
-    serve_tools_put(text, choice, true);
-    serve_text_put(text, request->chat ? "}" : "");
+        serve_text_string(text, data, choice->text_ready - choice->text_sent);
+    }
+    const bool more = request->chat && !choice->reader.failed && serve_message_news(choice);
     put_choice_logprobs(text, choice, choice->records_sent, &choice->offset);
     put_ids(text, choice, choice->tokens_sent, !choice->said);
     serve_held_put(text, choice);
-    put_finish(text, choice);
+    put_finish(text, choice, more);
     serve_text_put(text, "}]}\n\n");
     choice->said = true;
-    choice->text_sent = until;
+    choice->text_sent = choice->text_ready;
     choice->records_sent = choice->record_count;
     choice->tokens_sent = choice->answer.count;
+    return more;
+}
+
+void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice) {
+    while (put_event(text, choice))
+        continue;
 }
 
 void serve_answer_progress(struct serve_text *text, const struct serve_choice *choice, size_t tokens, double seconds) {

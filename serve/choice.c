@@ -10,7 +10,7 @@ void serve_choice_free(struct serve_choice *choice) {
     kvc_session_close(choice->session); /* usually NULL, because the engine thread closes the session and the sampler */
     kvc_sampler_close(choice->sampler);
     kvc_hash_close(choice->hash);
-    json_decref(choice->calls);
+    serve_reader_free(&choice->reader);
     for (size_t i = 0; i < choice->record_count; i++)
         free(choice->records[i].best);
     free(choice->records);
@@ -22,7 +22,6 @@ void serve_choice_free(struct serve_choice *choice) {
     choice->session = NULL;
     choice->sampler = NULL;
     choice->hash = NULL;
-    choice->calls = NULL;
 }
 
 enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_error *error) {
@@ -74,6 +73,17 @@ bool serve_choice_record(struct serve_choice *choice, int32_t token, const float
     return true;
 }
 
+/* Adds the name of a control token if it divides the answer into parts. */
+static enum kvc_status add_name(struct serve_choice *choice, int32_t token, struct kvc_error *error) {
+    char *name = NULL;
+    size_t bytes;
+    enum kvc_status status = kvc_detokenize(choice->request->serve->model, &token, 1, true, &name, &bytes, error);
+    if (status == KVC_OK && serve_reader_wants(&choice->reader, name) && !serve_text_add(&choice->text, name, bytes))
+        status = no_memory(error);
+    free(name);
+    return status;
+}
+
 static enum kvc_status add_text(struct serve_choice *choice, int32_t token, struct kvc_error *error) {
     char bytes[256], *more = bytes;
     size_t count;
@@ -88,6 +98,8 @@ static enum kvc_status add_text(struct serve_choice *choice, int32_t token, stru
     }
     if (status == KVC_OK && !serve_text_add(&choice->text, more, count))
         status = no_memory(error);
+    if (status == KVC_OK && count == 0 && choice->request->chat)
+        status = add_name(choice, token, error);
     if (count > 0)
         choice->first = false;
     if (more != bytes)
@@ -158,12 +170,11 @@ enum kvc_status serve_choice_echo(struct serve_choice *choice, struct kvc_error 
     return status;
 }
 
-size_t serve_choice_ready(const struct serve_choice *choice) {
+/* Returns the bytes of text that no stop text and no further byte of a character can change. */
+static size_t ready(const struct serve_choice *choice) {
     const struct serve_text *text = &choice->text;
     const size_t bytes = text->bytes;
     size_t most = 0;
-    if (choice->finish)
-        return bytes;
     for (size_t i = 0; i < stop_count(choice); i++) {
         const json_t *stop = stop_text(choice, i);
         for (size_t n = json_string_length(stop) - 1; n > most; n--)
@@ -171,5 +182,22 @@ size_t serve_choice_ready(const struct serve_choice *choice) {
                 most = n;
     }
     KVC_ASSERT(most <= bytes);
-    return serve_tools_ready(choice, bytes ? bytes - most - cli_begun(text->data, bytes - most) : 0);
+    return bytes ? bytes - most - cli_begun(text->data, bytes - most) : 0;
+}
+
+static void read_until(struct serve_choice *choice, size_t bytes) {
+    if (choice->request->chat && bytes > choice->text_ready)
+        serve_reader_read(&choice->reader, choice->text.data + choice->text_ready, bytes - choice->text_ready);
+    choice->text_ready = bytes;
+}
+
+bool serve_choice_news(struct serve_choice *choice) {
+    read_until(choice, cli_max(ready(choice), choice->text_ready));
+    return choice->request->chat ? serve_message_news(choice) : choice->text_ready > choice->text_sent;
+}
+
+const char *serve_choice_end(struct serve_choice *choice, const char *why) {
+    read_until(choice, choice->text.bytes);
+    const bool cut = strcmp(why, "stop") != 0;
+    return choice->request->chat && serve_reader_end(&choice->reader, cut) ? "tool_calls" : why;
 }

@@ -133,6 +133,8 @@ static const struct field fields[] = {
     {"special", FLAG, C | T | F, AT(special), 0, 0, 1, "true",
      "parses control tokens in the text, such as <|im_end|>; false: they are plain text"},
     {"reasoning_effort", STRING, H | F, AT(reasoning_effort), 0, 0, 0, "none", "a variable for the template"},
+    {"reasoning_format", STRING, H, AT(reasoning_format), 0, 0, 0, "auto",
+     "auto or deepseek: the model's thoughts are in reasoning_content; none: they stay in content"},
     {"content", STRING, T, AT(content), 0, 0, 0, "must be given", "the text"},
     {"add_special", FLAG, T, AT(add_special), 0, 0, 0, "false", "puts the model's prefix, such as BOS, in front"},
     {"with_pieces", FLAG, T, AT(pieces), 0, 0, 0, "false", "returns each token as an object with id and piece"},

@@ -33,7 +33,8 @@ struct serve_values {
     int64_t prompt_tokens, max_tokens, n, seed, top_k, logprobs, top_logprobs,
         cache_prompt; /* -1: absent, for prompt_tokens, seed, top_k, logprobs and cache_prompt */
     double temperature, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
-    const char *model, *kv, *content, *reasoning_effort, *regex, *guided_regex, *grammar, *guided_grammar;
+    const char *model, *kv, *content, *reasoning_effort, *reasoning_format, *regex, *guided_regex, *grammar,
+        *guided_grammar;
     json_t *prompt, *messages, *kvs, *stop, *logit_bias, *stream_options, *template_values, *tokens, *response_format,
         *tools, *tool_choice, *json_schema, *guided_json, *guided_choice, *structured_outputs;
 };

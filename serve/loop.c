@@ -95,10 +95,9 @@ static void loop_tell(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     struct serve *serve = request->serve;
     const bool over = choice->finish != NULL;
-    const size_t ready = serve_choice_ready(choice);
     struct serve_text chunk = {0};
-    if (request->values.stream && (over || ready > choice->text_sent))
-        serve_answer_chunk(&chunk, choice, ready);
+    if (request->values.stream && (over || serve_choice_news(choice)))
+        serve_answer_chunk(&chunk, choice);
     if (over && request->choices_over + 1 == request->choice_count && request->values.stream)
         serve_answer_end(&chunk, request);
     const bool good = chunk.bytes == 0 ? !chunk.failed : serve_put(loop, request, &chunk);
@@ -120,7 +119,7 @@ static void loop_finish(struct serve_loop *loop, struct serve_choice *choice, co
     struct serve *serve = loop->serve;
     struct serve_metrics *m = &serve->metrics;
     const struct kvc_model_info *info = serve->info;
-    choice->finish = serve_tools_end(choice, why);
+    choice->finish = serve_choice_end(choice, why);
     serve_held_look(choice, true);
     serve_leave(loop, choice, true);
     const uint64_t all = choice->stats.tokens * info->layers * info->kv_heads;

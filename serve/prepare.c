@@ -82,100 +82,6 @@ static bool read_prompts(struct serve_request *request, struct serve_error *erro
 
 /* ---- conversations ---- */
 
-/* Returns the content of a message as one JSON string (new reference), or NULL if it is not text. */
-static json_t *content_text(const json_t *content) {
-    struct serve_text text = {0};
-    json_t *part;
-    size_t i;
-    if (json_is_string(content) || json_is_null(content))
-        return json_deep_copy(content);
-    json_array_foreach(content, i, part) {
-        const char *type = json_string_value(json_object_get(part, "type"));
-        const bool good = type && (strcmp(type, "text") == 0 || strcmp(type, "refusal") == 0);
-        const json_t *said =
-            good ? json_object_get(part, type) : NULL; /* a part's text is in the member named like its type */
-        if (!json_is_string(said)) {
-            serve_text_free(&text);
-            return NULL;
-        }
-        serve_text_add(&text, json_string_value(said), json_string_length(said));
-    }
-    json_t *value =
-        json_is_array(content) && !text.failed ? json_stringn(text.data ? text.data : "", text.bytes) : NULL;
-    serve_text_free(&text);
-    return value;
-}
-
-/* Templates may read any member of a message. So an unknown name is refused only if it looks like a misspelling, or
- * with --strict. */
-static bool check_member(const struct serve_request *request, const char *name, struct serve_error *error) {
-    static const char *const known[] = {
-        "role",        "content", "name",          "tool_calls", "tool_call_id",      "refusal",
-        "annotations", "audio",   "function_call", "reasoning",  "reasoning_content", NULL};
-    for (size_t i = 0; known[i]; i++)
-        if (strcmp(name, known[i]) == 0)
-            return true;
-    const char *meant = serve_meant(name, known);
-    char clean[60];
-    kvc_printable(name, strlen(name), clean, sizeof clean);
-    return (!meant && !request->serve->options->strict) ||
-           serve_refuse(error, 400, SERVE_INVALID, "messages", NULL, "messages: %s: not a member of a message%s%s",
-                        clean, meant ? "; did you mean " : "", meant ? meant : "");
-}
-
-/* Returns a copy of a message with its content as one text (new reference), or NULL if the message is refused. */
-static json_t *clean_message(const struct serve_request *request, json_t *message, struct serve_error *error) {
-    json_t *content = json_object_get(message, "content"), *text = NULL, *value;
-    const char *name;
-    if (!json_is_string(json_object_get(message, "role"))) {
-        (void)prepare_refuse(error, "messages", "each must be an object with a role");
-        return NULL;
-    }
-    json_object_foreach(message, name, value) if (!check_member(request, name, error)) return NULL;
-    if (content && !(text = content_text(content))) {
-        (void)prepare_refuse(error, "messages",
-                             "content must be a text, or an array of {\"type\": \"text\", \"text\": ...}");
-        return NULL;
-    }
-    json_t *copy = json_copy(message);
-    if (!copy || (text && json_object_set_new(copy, "content", text) != 0) || !serve_tools_unwrap(copy)) {
-        json_decref(copy);
-        (void)no_memory(error);
-        return NULL;
-    }
-    return copy;
-}
-
-/* Returns the messages for the template as JSON text, or NULL if they are refused. The caller frees the text with
- * cli_json_free. */
-static char *messages_text(const struct serve_request *request, struct serve_error *error) {
-    const json_t *messages = request->values.messages;
-    json_t *clean = json_array(), *message;
-    size_t i;
-    if (!json_is_array(messages) || json_array_size(messages) == 0) {
-        (void)prepare_refuse(error, "messages", "must be an array of at least one message");
-        json_decref(clean);
-        return NULL;
-    }
-    json_array_foreach(messages, i, message) {
-        json_t *copy = clean_message(request, message, error);
-        if (!copy || json_array_append_new(clean, copy) != 0) {
-            if (copy)
-                (void)no_memory(error);
-            json_decref(clean);
-            return NULL;
-        }
-    }
-    char *text = json_dumps(clean, JSON_COMPACT);
-    json_decref(clean);
-    if (!text || cli_json_lost()) {
-        (void)no_memory(error);
-        cli_json_free(text);
-        return NULL;
-    }
-    return text;
-}
-
 /* Returns the template's variables: chat_template_kwargs, plus reasoning_effort if chat_template_kwargs does not set
  * it. */
 static json_t *template_variables(const struct serve_values *values) {
@@ -202,7 +108,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     bool good = false;
     if (values->template_values && !json_is_object(values->template_values))
         return prepare_refuse(error, "chat_template_kwargs", "must be an object");
-    char *messages = messages_text(request, error);
+    char *messages = serve_messages_text(request, error);
     if (!messages)
         return false;
     json_t *more = template_variables(values);
@@ -213,7 +119,6 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     options.date = request->serve->options->date;
     options.special_content = values->special_content;
     options.variables = variables = json_dumps(more, JSON_COMPACT);
-    json_decref(more);
     if (request->functions)
         options.tools = tools = json_dumps(values->tools, JSON_COMPACT);
     request->prompts = calloc(1, sizeof *request->prompts);
@@ -234,11 +139,13 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
                     serve_refuse_by(error, "messages", &cause)) &&
                    serve_tools_force(request, text, error);
         }
+        good = good && serve_begin(request, more, error);
         free(text);
     }
     cli_json_free(messages);
     cli_json_free(tools);
     cli_json_free(variables);
+    json_decref(more);
     return good;
 }
 
@@ -352,6 +259,7 @@ static bool make_choices(struct serve_request *request, struct serve_error *erro
         choice->prompt = &request->prompts[i / (size_t)request->values.n];
         choice->pending = -1;
         choice->first = request->chat;
+        serve_begin_reader(choice);
         if (request->values.logits_hash && !(choice->hash = kvc_hash_open()))
             good = no_memory(error);
     }
@@ -376,7 +284,7 @@ bool serve_prepare(struct serve_request *request, json_t *body, struct serve_err
     struct serve_values *values = &request->values;
     const bool good = prepare_body(request, body, error);
     values->stop = good ? json_incref(values->stop) : NULL;
-    values->model = values->kv = values->content = values->reasoning_effort = NULL;
+    values->model = values->kv = values->content = values->reasoning_effort = values->reasoning_format = NULL;
     values->prompt = values->messages = values->logit_bias = values->stream_options = NULL;
     values->template_values = values->tokens = NULL;
     values->regex = values->guided_regex = values->grammar = values->guided_grammar = NULL;

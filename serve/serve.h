@@ -14,6 +14,7 @@
 #include "serve/fields.h"
 #include "serve/metrics.h"
 #include "serve/options.h"
+#include "serve/reader.h"
 #include "serve/text.h"
 
 /* Fixed limits, which no option changes. */
@@ -70,12 +71,13 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     struct serve_record *records; /* [record_count]: tokens of the echoed prompt, then of the answer */
     size_t record_count, record_capacity, records_sent, tokens_sent;
     struct serve_text text;
-    size_t text_sent, echoed, offset; /* bytes sent; bytes of the echoed prompt; characters of the records sent */
-    bool first;                       /* the text is empty so far */
-    bool said;                        /* a stream's first chunk, which has the role, has been sent */
-    const char *finish;               /* "stop", "length", "tool_calls" */
-    json_t *calls;                    /* the calls that ended the answer; NULL: none */
-    unsigned char *held;              /* [held_count]: for each token, the percentage of lists that hold it */
+    size_t text_ready, text_sent; /* bytes that cannot change any more; bytes sent */
+    size_t echoed, offset;        /* bytes of the echoed prompt; characters of the records sent */
+    struct serve_reader reader;   /* of a chat: the parts of the text up to text_ready */
+    bool first;                   /* the text is empty so far */
+    bool said;                    /* a stream's first chunk, which has the role, has been sent */
+    const char *finish;           /* "stop", "length", "tool_calls" */
+    unsigned char *held;          /* [held_count]: for each token, the percentage of lists that hold it */
     size_t held_count;
     uint32_t *lost; /* [lost_count]: for each token 0, or the session's tokens when no list held it any more */
     char *cells;    /* [layers, lost_count + 1]: for each layer a text that says which part of its lists hold a token */
@@ -110,11 +112,13 @@ struct serve_request {
     struct serve_values values; /* JSON pointers are NULL after preparation, except stop, which holds a reference */
     struct kvc_bias *biases;    /* [bias_count] */
     size_t bias_count;
-    struct kvc_grammar *grammar; /* that the answers match; NULL: any text */
-    json_t *functions;           /* that the model may call (tools.c); NULL: none */
-    bool forced;                 /* the answers must be calls */
-    char *spec;                  /* policy string */
-    unsigned stages;             /* stages of the policy */
+    struct kvc_grammar *grammar;    /* that the answers match; NULL: any text */
+    json_t *functions;              /* that the model may call (tools.c); NULL: none */
+    bool forced;                    /* the answers must be calls */
+    bool channels, thoughts, wordy; /* of the answers' readers */
+    const char *opening;            /* what the answers' readers read first; NULL: nothing */
+    char *spec;                     /* policy string */
+    unsigned stages;                /* stages of the policy */
     struct serve_tokens *prompts;
     size_t prompt_count;
     struct serve_choice *choices;
@@ -220,6 +224,9 @@ enum kvc_status serve_estimate(const struct serve *serve, const char *spec, uint
 /* Estimates the bytes of cache, state and hidden states that a policy needs at its peak. */
 enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint64_t prompt, uint64_t generated,
                                uint64_t *bytes, struct kvc_error *error);
+/* messages.c: returns the messages for the template as JSON text, to be freed with cli_json_free, or NULL if they are
+ * refused. */
+char *serve_messages_text(const struct serve_request *request, struct serve_error *error);
 /* format.c: opens the grammar that the request's answers must match, if it has one. On failure, returns false and sets
  * error. */
 bool serve_format_read(struct serve_request *request, struct serve_error *error);
@@ -231,22 +238,26 @@ bool serve_tools_force(struct serve_request *request, const char *prompt, struct
 /* Replaces arguments that are JSON text by their value, as templates expect them. Returns false if there is no memory.
  */
 bool serve_tools_unwrap(json_t *message);
-/* Reads the calls in a complete answer. Returns "tool_calls" if there are some, and `why` otherwise. */
-const char *serve_tools_end(struct serve_choice *choice, const char *why);
-size_t serve_tools_ready(const struct serve_choice *choice, size_t ready); /* of `ready` bytes, those of no call */
-void serve_tools_put(struct serve_text *text, const struct serve_choice *choice, bool chunk);
+/* begin.c: finds out from a chat's prompt how its answers begin, and ends thoughts that the prompt opens if a grammar
+ * leaves no room for them. `variables`: those of the template. On failure, returns false and sets error. */
+bool serve_begin(struct serve_request *request, const json_t *variables, struct serve_error *error);
+void serve_begin_reader(struct serve_choice *choice);
 /* body.c: parses JSON within limits. On failure, returns NULL and sets error. */
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error);
 bool serve_body_bounded(const char *text, size_t bytes, struct serve_error *error); /* only the limits */
 /* answer.c: the JSON of answers. */
 void serve_error_json(struct serve_text *text, const struct serve_error *error);
 void serve_answer_json(struct serve_text *text, const struct serve_request *request); /* writes a complete answer */
-/* Appends an event with all unsent parts of a choice, up to byte `until` of its text. */
-void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice, size_t until);
+void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice);        /* appends events: what is new */
 /* Appends an event that says that `tokens` tokens of the prompt are computed after `seconds`. */
 void serve_answer_progress(struct serve_text *text, const struct serve_choice *choice, size_t tokens, double seconds);
 void serve_answer_end(struct serve_text *text, const struct serve_request *request); /* appends the end of a stream */
 void serve_model_json(struct serve_text *text, const struct serve *serve);
+
+/* message.c: the message of a chat's answer. */
+void serve_message_put(struct serve_text *text, const struct serve_choice *choice);
+bool serve_message_news(const struct serve_choice *choice);                     /* some of it has not been sent */
+void serve_message_delta(struct serve_text *text, struct serve_choice *choice); /* the next part of it */
 
 /* choice.c: converts tokens to text. */
 enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_error *error); /* opens its sampler */
@@ -256,7 +267,9 @@ enum kvc_status serve_choice_token(struct serve_choice *choice, int32_t token, c
                                    struct kvc_error *error);
 enum kvc_status serve_choice_echo(struct serve_choice *choice, struct kvc_error *error);
 bool serve_choice_record(struct serve_choice *choice, int32_t token, const float *logits);
-size_t serve_choice_ready(const struct serve_choice *choice); /* bytes of text that can be sent */
+bool serve_choice_news(struct serve_choice *choice); /* reads the new text; true: a stream can send something */
+/* Reads the rest of the text. Returns why the answer ended: `why`, or "tool_calls" if it ends with a call. */
+const char *serve_choice_end(struct serve_choice *choice, const char *why);
 void serve_choice_free(struct serve_choice *choice);
 
 /* held.c, for requests with return_held or return_lost */

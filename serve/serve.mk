@@ -6,6 +6,7 @@ if HAVE_SERVER
 libkvcli_la_SOURCES += \
 	serve/admit.c \
 	serve/answer.c \
+	serve/begin.c \
 	serve/body.c \
 	serve/choice.c \
 	serve/forecast.c \
@@ -18,11 +19,15 @@ libkvcli_la_SOURCES += \
 	serve/listen.c \
 	serve/loop.c \
 	serve/main.c \
+	serve/message.c \
+	serve/messages.c \
 	serve/methods.c \
 	serve/metrics.c \
 	serve/page.c \
 	serve/prepare.c \
 	serve/progress.c \
+	serve/reader.c \
+	serve/reader_call.c \
 	serve/request.c \
 	serve/respond.c \
 	serve/route.c \

@@ -49,6 +49,7 @@ tools_template() {
     cat >"$1" <<'END'
 {%- if tools %}tools={% for t in tools %}{{ t.function.name }}{{ ' ' if not loop.last }}{% endfor %};{% endif %}
 {%- for m in messages %}{{ m.role }}: {{ m.content if m.content is not none }}
+{%- if m.reasoning_content %}thought: {{ m.reasoning_content }}{% endif %}
 {%- for c in m.tool_calls or [] %}call {{ c.function.name }} {{ c.function.arguments | tojson }}{% endfor %}
 {% endfor %}
 END

@@ -1,4 +1,8 @@
 # serve.mk - tests of the server: a client of its own in Python's standard library, and clients that people have.
+if HAVE_SERVER
+check_PROGRAMS += tests/serve/test_reader
+tests_serve_test_reader_LDADD = libkvcli.la $(KVC_TEST_LIBS)
+endif
 SERVE_TESTS = \
 	tests/serve/test_clients.sh \
 	tests/serve/test_connections.sh \
@@ -19,7 +23,8 @@ endif
 EXTRA_DIST += $(SERVE_TESTS) tests/serve/bytes_model.py tests/serve/client.py tests/serve/lib.sh tests/serve/lm_eval_client.py \
 	tests/serve/more_clients.py \
 	tests/serve/openai_client.py tests/serve/page_check.js tests/serve/page_proxy.py \
-	tests/serve/structured.py tests/serve/test_connections.py \
+	tests/serve/script_model.py tests/serve/scripts.py tests/serve/structured.py \
+	tests/serve/test_answers.py tests/serve/test_connections.py \
 	tests/serve/test_fields.py \
 	tests/serve/test_fork.py \
 	tests/serve/test_grammar.py tests/serve/test_tools.py \

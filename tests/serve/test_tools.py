@@ -1,11 +1,11 @@
-"""test_tools.py URL tagged|bare - calls of functions: forced ones, those that an answer contains, streamed, refused."""
+"""test_tools.py URL - calls of functions: forced ones, those that an answer contains, streamed, refused."""
 import json
 import re
 import sys
 
 from client import Server, case, run
 
-server, what = Server(sys.argv[1]), sys.argv[2]
+server = Server(sys.argv[1])
 CHAT = '/v1/chat/completions'
 ASK = [{'role': 'user', 'content': 'add'}]
 ADD = {'name': 'add', 'description': 'adds', 'parameters': {
@@ -21,18 +21,44 @@ def ask(**fields):
 
 
 def streamed(**fields):
-    """The text, the calls with their arguments joined, and the reason of a stream."""
-    text, calls, finish = '', {}, None
+    """The message of a stream with its parts joined, the reason, and the number of pieces of each part."""
+    message, finish, pieces = {'reasoning_content': '', 'content': '', 'tool_calls': []}, None, {}
     for event in server.stream(CHAT, **{**BASE, **fields}):
         for choice in event['choices']:
-            text += choice['delta'].get('content') or ''
-            finish = choice['finish_reason'] or finish
-            for part in choice['delta'].get('tool_calls', []):
-                call = calls.setdefault(part['index'], {'id': '', 'name': '', 'arguments': ''})
-                call['id'] += part.get('id', '')
-                call['name'] += part['function'].get('name', '')
-                call['arguments'] += part['function'].get('arguments', '')
-    return text, [calls[i] for i in sorted(calls)], finish
+            assert finish is None, 'nothing follows the reason'
+            delta, finish = choice['delta'], choice['finish_reason']
+            parts = [name for name in message if delta.get(name)]
+            assert len(parts) <= 1, 'one part in each event'
+            for name in parts:
+                pieces[name] = pieces.get(name, 0) + 1
+            message['content'] += delta.get('content') or ''
+            message['reasoning_content'] += delta.get('reasoning_content') or ''
+            for part in delta.get('tool_calls', []):
+                calls, call = message['tool_calls'], part['function']
+                if part['index'] == len(calls):
+                    assert sorted(part) == ['function', 'id', 'index', 'type'] and part['type'] == 'function'
+                    assert sorted(call) == ['arguments', 'name'] and call['arguments'] == '', part
+                    calls.append({'id': part['id'], 'type': 'function', 'function': dict(call)})
+                else:
+                    assert part['index'] == len(calls) - 1 and sorted(part) == ['function', 'index'], part
+                    assert list(call) == ['arguments'] and call['arguments'], part
+                    calls[-1]['function']['arguments'] += call['arguments']
+    return message, finish, pieces
+
+
+def plain(message):
+    """The parts that are not empty, and the calls as pairs."""
+    parts = {name: message[name] for name in ('reasoning_content', 'content') if message.get(name)}
+    calls = [(call['function']['name'], call['function']['arguments']) for call in message.get('tool_calls') or []]
+    return dict(parts, tool_calls=calls) if calls else parts
+
+
+def both(**fields):
+    """The message and the reason of an answer, which is the same as a stream."""
+    choice = ask(**fields)
+    message, finish, _ = streamed(**fields)
+    assert (plain(message), finish) == (plain(choice['message']), choice['finish_reason']), (fields, message, choice)
+    return plain(choice['message']), finish
 
 
 def check_call(call):
@@ -52,18 +78,15 @@ def forced():
         assert choice['finish_reason'] == 'tool_calls' and choice['message']['content'] is None and len(calls) == 1
         assert calls[0]['function']['name'] == 'add'
         check_call(calls[0])
-        text, others, finish = streamed(tool_choice={'type': 'function', 'function': {'name': 'add'}}, seed=seed)
-        assert (text, finish) == ('', 'tool_calls')
-        assert [(c['name'], c['arguments']) for c in others] == [('add', calls[0]['function']['arguments'])]
+        message, finish, pieces = streamed(tool_choice={'type': 'function', 'function': {'name': 'add'}}, seed=seed)
+        assert (plain(message), finish) == (plain(choice['message']), 'tool_calls')
+        assert pieces['tool_calls'] > len(calls[0]['function']['arguments']) / 2, 'a piece for each token, which is a byte'
         any_of_one, named = [ask(tool_choice=each, seed=seed, tools=TOOLS[:1])['message']['tool_calls'][0]['function']
                              for each in ('required', {'type': 'function', 'function': {'name': 'add'}})]
         assert any_of_one == named, 'of one function it is the same choice'
-    prompt = ''.join(ask(tool_choice='required', max_tokens=0, return_held=True)['prompt_pieces'])
-    assert prompt.endswith('<tool_call>\n') == (what == 'tagged'), prompt
     for seed in range(6):
         choice = ask(tool_choice='required', seed=seed, max_tokens=60)
         if choice['finish_reason'] == 'length':  # an object of any members may be long
-            assert 'tool_calls' not in choice['message']
             continue
         check_call(choice['message']['tool_calls'][0])
 
@@ -86,8 +109,7 @@ FORMS = [  # text, what is left as content, names, arguments
     ('{"name": "stop", "arguments": "{\\"a\\": 1}"}', None, ['stop'], [{'a': 1}]),
 ]
 TEXTS = ['plain', '{"name": "other", "arguments": {}}', '{"name": "add", "arguments": [1]}', '{"name": "add"', '[1]', '[]',
-         '<tool_call>no</tool_call>', 'a < b', 'x <tool', '{"a": 1}', ' blank ', '<tool_call>' + ONE + '</tool_call><tool_call>x',
-         '[TOOL_CALLS]']
+         '<tool_call>no</tool_call>', 'a < b', 'x <tool', '{"a": 1}', ' blank ', '[TOOL_CALLS]', '<|channel|>final<|message|>a']
 
 
 def forms():
@@ -98,23 +120,68 @@ def forms():
         assert [c['function']['name'] for c in calls] == names, choice
         assert [json.loads(c['function']['arguments']) for c in calls] == arguments, choice
         assert len({c['id'] for c in calls}) == len(calls)
-        got, others, finish = streamed(**written(text))
-        assert (got or None, finish) == (content, 'tool_calls'), (text, got)
-        assert [(c['name'], json.loads(c['arguments'])) for c in others] == list(zip(names, arguments)), others
+        assert both(**written(text)) == (plain(choice['message']), 'tool_calls')
         first = ask(parallel_tool_calls=False, **written(text))['message']['tool_calls']
         assert [c['function']['name'] for c in first] == names[:1]
+        one, finish = both(parallel_tool_calls=False, **written(text))
+        assert len(one['tool_calls']) == 1 and finish == 'tool_calls'
 
 
 def texts():
-    """Other answers stay texts, to the byte; so does every answer without tools, and one that was cut."""
+    """Other answers stay texts, to the byte; so does every answer without tools."""
     for text in TEXTS + [form[0] for form in FORMS]:
         fields = written(text) if text in TEXTS else dict(written(text), tool_choice='none')
-        choice = ask(**fields)
-        assert choice['message']['content'] == text and choice['finish_reason'] == 'stop', (text, choice)
-        assert 'tool_calls' not in choice['message']
-        assert streamed(**fields) == (text, [], 'stop'), text
-    cut = ask(**dict(written(FORMS[0][0]), max_tokens=20))
-    assert cut['finish_reason'] == 'length' and 'tool_calls' not in cut['message']
+        assert both(**fields) == ({'content': text}, 'stop'), text
+
+
+def cut():
+    """A call that is cut keeps the arguments so far, and the reason is not tool_calls."""
+    text = 'I add.\n<tool_call>' + ONE
+    for most in range(1, len(text.encode()) + 2):
+        fields = dict(written(text), max_tokens=most)
+        got, finish = both(**fields)
+        assert finish == ('length' if most <= len(text.encode()) else 'tool_calls'), (most, finish)
+        done = text.encode()[:most].decode(errors='ignore')
+        arguments = '{"x": 5, "y": "é"}'
+        if '"arguments": {' in done:
+            assert got['content'] == 'I add.', got
+            name, begun = got['tool_calls'][0]
+            assert name == 'add' and begun and arguments.startswith(begun.rstrip('\ufffd')), got
+        else:
+            assert 'tool_calls' not in got and done.startswith(got['content'].rstrip('\ufffd')), (done, got)
+    once = text.replace('5', '5\n\n')
+    got, finish = both(**dict(written(once), stop=['\n\n']))
+    assert got['tool_calls'] == [('add', '{"x": 5')] and finish == 'stop', (got, finish)
+
+
+def hostile():
+    """Wrong JSON after a call has begun is passed on as the model wrote it; the rest is content."""
+    deep = '{"a":' * 200
+    for text, expected in (('<tool_call>{"name": "add", "arguments": {"x": }}</tool_call>', {'tool_calls': [('add', '{"x": }')]}),
+                           ('<tool_call>' + ONE + '</tool_call><tool_call>x',
+                            {'content': '<tool_call>x', 'tool_calls': [('add', '{"x": 5, "y": "é"}')]}),
+                           ('{"name": "add", "name": "stop", "arguments": {"a": 1, "a": 2}}', {'tool_calls': [('add', '{"a": 1, "a": 2}')]}),
+                           ('{"name": "add", "arguments": ' + deep + '}' * 200 + '}', {'tool_calls': [('add', deep + '}' * 200)]}),
+                           ('{"name": "add", "arguments": ' + deep, {'tool_calls': [('add', deep)]})):
+        got, finish = both(**dict(written(text), max_tokens=1900))
+        assert got == expected, (text[:80], str(got)[:80])
+        assert finish == ('stop' if text.endswith(deep) else 'tool_calls'), (text[:80], finish)
+
+
+def reasoning():
+    text = '<think>\nHm.\n\nSo é.\n</think>\n\nYes.'
+    assert both(**written(text)) == ({'reasoning_content': 'Hm.\n\nSo é.', 'content': 'Yes.'}, 'stop')
+    assert both(**written(text + '<tool_call>' + ONE)) == (
+        {'reasoning_content': 'Hm.\n\nSo é.', 'content': 'Yes.', 'tool_calls': [('add', '{"x": 5, "y": "é"}')]}, 'tool_calls')
+    for name in ('auto', 'deepseek'):
+        assert both(reasoning_format=name, **written(text))[0]['content'] == 'Yes.'
+    assert both(reasoning_format='none', **written(text)) == ({'content': text}, 'stop')
+    message, finish, pieces = streamed(**written(text))
+    assert pieces['reasoning_content'] == 7 and pieces['content'] == 4, pieces
+    got, finish = both(**dict(written(text), max_tokens=11))
+    assert (got, finish) == ({'reasoning_content': 'Hm.'}, 'length')
+    assert ask(**dict(written(text), max_tokens=11))['message']['content'] == ''
+    server.refused(CHAT, 400, 'reasoning_format', messages=ASK, reasoning_format='deep')
 
 
 def prompts():
@@ -128,6 +195,8 @@ def prompts():
     told = prompt([*ASK, {'role': 'assistant', 'content': None, 'tool_calls': [call]},
                    {'role': 'tool', 'tool_call_id': 'c1', 'content': '7'}])
     assert 'call add {"x": [1, null]}' in told and 'tool: 7' in told, told
+    for name in ('reasoning_content', 'reasoning'):
+        assert 'thought: so.' in prompt([*ASK, {'role': 'assistant', 'content': 'x', 'reasoning_content': None, name: 'so.'}, *ASK])
 
 
 def refused():
@@ -145,6 +214,7 @@ def refused():
     assert ask(tools=tools, max_tokens=1), 'without a forced call the schema is for the template alone'
 
 
-for function in (forced, forms, texts, prompts, refused):
-    case(function)
-run()
+if __name__ == '__main__':
+    for function in (forced, forms, texts, cut, hostile, reasoning, prompts, refused):
+        case(function)
+    run()

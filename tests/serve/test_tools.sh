@@ -6,7 +6,11 @@ tools_template "$work/bare.jinja"
 { echo '{%- if tools %}Write <tool_call> before a call. {% endif %}'; cat "$work/bare.jinja"; } >"$work/tagged.jinja"
 for form in tagged bare; do
     serve $form -m "$work/bytes" --chat-template-file "$work/$form.jinja" --name demo --mem 256M -q
-    client test_tools.py "$url" $form
+    client test_tools.py "$url"
     that "$form: nothing went wrong" [ ! -s "$work/$form.err" ]
 done
+"$python" "$source/tests/serve/script_model.py" "$work/scripts" || bad 'no model of scripts'
+serve scripts -m "$work/scripts" --name scripts -q
+client test_answers.py "$url"
+that 'scripts: nothing went wrong' [ ! -s "$work/scripts.err" ]
 finish
