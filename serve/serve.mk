@@ -37,4 +37,16 @@ libkvcli_la_SOURCES += \
 	serve/tools.c
 libkvcli_la_CPPFLAGS += $(MICROHTTPD_CFLAGS)
 libkvcli_la_LIBADD = $(MICROHTTPD_LIBS)
+nodist_libkvcli_la_SOURCES = serve/page_pieces.c
+CLEANFILES += serve/page_pieces.c
 endif
+
+# The page at /: its sources become a C file. MARKDOWN_JS is the library for Markdown that configure found, or nothing.
+page_scripts = $(addprefix $(srcdir)/serve/page/,util.js server.js markdown.js cache.js policy.js chats.js chat.js \
+	compare.js main.js)
+page_sources = $(srcdir)/serve/page/embed.sh $(srcdir)/serve/page/page.html $(srcdir)/serve/page/page.css $(page_scripts)
+EXTRA_DIST += $(page_sources)
+serve/page_pieces.c: $(page_sources) $(MARKDOWN_JS) config.status
+	$(AM_V_GEN)$(MKDIR_P) serve && \
+	$(SHELL) $(srcdir)/serve/page/embed.sh $(srcdir)/serve/page/page.html $(srcdir)/serve/page/page.css '$(MARKDOWN_JS)' \
+	$(page_scripts) >$@.tmp && mv $@.tmp $@

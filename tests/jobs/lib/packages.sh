@@ -21,6 +21,7 @@ need() {
     opencl-device) ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 ;;
     cmocka) have_library cmocka ;;
     server) have_library libmicrohttpd ;;
+    markdown) [ -e /usr/share/javascript/marked/marked.min.js ] || [ -e /usr/lib/node_modules/marked/marked.min.js ] ;;
     mpi) have mpicc && have mpirun ;;
     mpich) have mpicc.mpich && have mpirun.mpich ;; # as Debian calls it beside Open MPI
     cross-aarch64) can_link aarch64-linux-gnu-gcc ;;
@@ -53,10 +54,12 @@ package() {
     apt-get:opencl-device) say pocl-opencl-icd ;;
     apt-get:cmocka) say libcmocka-dev ;;
     apt-get:server) say libmicrohttpd-dev ;;
+    apt-get:markdown) say libjs-marked ;;
     apt-get:mpi) say libopenmpi-dev openmpi-bin ;;
     apt-get:mpich) say libmpich-dev mpich ;;
     pacman:mpi) say openmpi ;;
     pacman:server) say libmicrohttpd ;;
+    pacman:markdown) say marked ;;
     apt-get:valgrind) say valgrind libc6-dbg ;;
     apt-get:fuzzer) say libclang-rt-dev ;;
     apt-get:cross-aarch64) say gcc-aarch64-linux-gnu libc6-dev-arm64-cross ;;

@@ -1,0 +1,54 @@
+/* chats.js - the chats that the browser keeps, each under a name of its own in localStorage, so that two windows do not
+ * overwrite each other's. Where the browser keeps nothing, the page works without. */
+
+const CHAT_PREFIX = 'kvcull.chat.';
+
+function newChat() {
+    return {id: Date.now().toString(36) + Math.random().toString(36).slice(2, 8), system: '', messages: [], changed: 0};
+}
+
+const chatTitle = (chat) => {
+    const first = chat.messages.find((message) => message.role === 'user');
+    return first ? first.content.trim().replace(/\s+/g, ' ').slice(0, 80) : 'New chat';
+};
+
+/* A chat as it was kept, or null if it is not one: anything may have written there. */
+function readChat(text) {
+    let chat = null;
+    try {
+        chat = JSON.parse(text);
+    } catch { /* no JSON */ }
+    const good = chat && typeof chat.id === 'string' && typeof chat.system === 'string' && Number.isFinite(chat.changed) &&
+        Array.isArray(chat.messages) && chat.messages.every((message) => message && typeof message.content === 'string' &&
+                                                            ['user', 'assistant'].includes(message.role));
+    return good ? chat : null;
+}
+
+/* All kept chats, the newest first. */
+function keptChats() {
+    const chats = [];
+    try {
+        for (let i = 0; i < localStorage.length; i++) {
+            const name = localStorage.key(i), chat = name.startsWith(CHAT_PREFIX) && readChat(localStorage.getItem(name));
+            if (chat && name === CHAT_PREFIX + chat.id) chats.push(chat);
+        }
+    } catch { /* the browser allows no storage */ }
+    return chats.sort((one, other) => other.changed - one.changed);
+}
+
+/* Keeps a chat. Returns false if the browser does not. */
+function keepChat(chat) {
+    chat.changed = Date.now();
+    try {
+        localStorage.setItem(CHAT_PREFIX + chat.id, JSON.stringify(chat));
+        return true;
+    } catch {
+        return false;
+    }
+}
+
+function dropChat(chat) {
+    try {
+        localStorage.removeItem(CHAT_PREFIX + chat.id);
+    } catch { /* it was not kept */ }
+}

@@ -1,0 +1,46 @@
+/* main.js - starts the page: asks what the server is, and shows the view that the address names. */
+
+function showView() {
+    const compare = location.hash === '#compare';
+    byId('view-chat').hidden = compare;
+    byId('view-compare').hidden = !compare;
+    byId('go-chat').toggleAttribute('aria-current', !compare);
+    byId('go-compare').toggleAttribute('aria-current', compare);
+    const kept = location.hash.startsWith('#chat/') && location.hash !== '#chat/' + chat.id &&
+        keptChats().find((one) => location.hash === '#chat/' + one.id);
+    if (kept) openChat(kept);
+    (compare ? sides : [{policy: policyForm}]).forEach((side) => side.policy.forecastLater());
+}
+
+async function begin() {
+    about = await requestJson('kvcull');
+    byId('lock').hidden = true;
+    byId('model').textContent = about.model;
+    document.title = 'kvcull: ' + about.model;
+    beginChat();
+    beginCompare();
+    showChat();
+    showView();
+    window.addEventListener('hashchange', showView);
+    byId('ask').focus();
+    document.documentElement.dataset.ready = 'yes';
+}
+
+/* Begins, or says why not; with a key, it may work later. */
+function tryToBegin() {
+    if (about) return;
+    wrong('');
+    begin().catch((error) => {
+        wrong(error.message);
+        if (!byId('lock').hidden) byId('key').focus();
+    });
+}
+
+/* The list of chats is open where there is room for it beside the chat. */
+const roomy = window.matchMedia('(min-width: 1101px)');
+const foldChats = () => { byId('chats').open = roomy.matches; };
+roomy.addEventListener('change', foldChats);
+foldChats();
+byId('no-markdown').hidden = MARKDOWN;
+byId('key').addEventListener('change', tryToBegin);
+tryToBegin();

@@ -1,0 +1,117 @@
+/* markdown.js - shows Markdown. The library only reads it; the elements are made here, one kind after the other, so that no
+ * text of the model becomes HTML. HTML in the text is shown as text, pictures are shown as links, since nothing is loaded
+ * from elsewhere, and a link leads only to http, https or mail. */
+
+const MARKDOWN = typeof marked === 'object' && typeof marked.lexer === 'function';
+const MARKDOWN_MOST = 200000; /* characters; a longer text is shown as it is */
+const MARKDOWN_DEEP = 40;     /* lists and quotes within one another */
+
+/* The library writes these five characters as entities. */
+const ENTITIES = {'&amp;': '&', '&lt;': '<', '&gt;': '>', '&quot;': '"', '&#39;': "'"};
+const unescapeText = (text) => text.replace(/&(amp|lt|gt|quot|#39);/g, (entity) => ENTITIES[entity]);
+
+function safeLink(href, children) {
+    let url = null;
+    try {
+        url = new URL(unescapeText(href));
+    } catch { /* not an address: its text is shown */ }
+    if (!url || !['http:', 'https:', 'mailto:'].includes(url.protocol)) return make('span', {}, ...children);
+    return make('a', {href: url.href, target: '_blank', rel: 'noopener noreferrer nofollow'}, ...children);
+}
+
+function codeBlock(text, language) {
+    const copies = button('Copy the code', 'Copy', () => copy(text, copies));
+    return make('figure', {className: 'code'},
+                make('figcaption', {}, make('span', {}, language || 'code'), copies),
+                make('pre', {tabIndex: 0}, make('code', {}, text)));
+}
+
+function tableOf(token, depth) {
+    const row = (cells, tag) => make('tr', {}, ...cells.map((cell) => make(tag, {}, ...inlines(cell.tokens, depth))));
+    return make('div', {className: 'table', tabIndex: 0},
+                make('table', {}, make('thead', {}, row(token.header, 'th')),
+                     make('tbody', {}, ...token.rows.map((cells) => row(cells, 'td')))));
+}
+
+function listOf(token, depth) {
+    const items = token.items.map((item) => {
+        const box = item.task ? [item.checked ? '☑ ' : '☐ '] : [];
+        return make('li', {}, ...box, ...blocks(item.tokens, depth));
+    });
+    const list = make(token.ordered ? 'ol' : 'ul', {}, ...items);
+    if (token.ordered && Number.isInteger(token.start)) list.start = token.start;
+    return list;
+}
+
+/* Inline parts, by the kind of their token; what is missing here is shown as it was written. */
+const INLINE = {
+    text: (token, depth) => token.tokens ? inlines(token.tokens, depth) : [unescapeText(token.text)],
+    escape: (token) => [unescapeText(token.text)],
+    strong: (token, depth) => [make('strong', {}, ...inlines(token.tokens, depth))],
+    em: (token, depth) => [make('em', {}, ...inlines(token.tokens, depth))],
+    del: (token, depth) => [make('del', {}, ...inlines(token.tokens, depth))],
+    br: () => [make('br')],
+    codespan: (token) => [make('code', {}, unescapeText(token.text))],
+    link: (token, depth) => [safeLink(token.href, inlines(token.tokens, depth))],
+    image: (token) => [safeLink(token.href, [unescapeText(token.text || token.href)])],
+};
+
+function inlines(tokens, depth) {
+    return (tokens || []).flatMap((token) => {
+        const kind = depth < MARKDOWN_DEEP && Object.hasOwn(INLINE, token.type) && INLINE[token.type];
+        return kind ? kind(token, depth + 1) : [token.raw];
+    });
+}
+
+const BLOCK = {
+    space: () => [],
+    def: () => [],
+    hr: () => [make('hr')],
+    code: (token) => [codeBlock(token.text, token.lang)],
+    heading: (token, depth) => [make(token.depth < 3 ? 'h3' : 'h4', {}, ...inlines(token.tokens, depth))],
+    paragraph: (token, depth) => [make('p', {}, ...inlines(token.tokens, depth))],
+    blockquote: (token, depth) => [make('blockquote', {}, ...blocks(token.tokens, depth))],
+    list: (token, depth) => [listOf(token, depth)],
+    table: (token, depth) => [tableOf(token, depth)],
+    text: INLINE.text,
+};
+
+function blocks(tokens, depth) {
+    return (tokens || []).flatMap((token) => {
+        const kind = depth < MARKDOWN_DEEP && Object.hasOwn(BLOCK, token.type) && BLOCK[token.type];
+        return kind ? kind(token, depth + 1) : [make('p', {className: 'plain-text'}, token.raw)];
+    });
+}
+
+/* Quotes and lists are read by recursion: a line that opens very many of them is not read as Markdown. */
+const tooDeep = (text) => /^[ \t]*(?:(?:>|[-+*]|\d+[.)])[ \t]*){50}/m.test(text);
+
+function markdownTokens(text) {
+    if (!MARKDOWN || text.length > MARKDOWN_MOST || tooDeep(text)) return null;
+    try {
+        return marked.lexer(text);
+    } catch { /* the library gave up, as on a stack that overflows */
+        return null;
+    }
+}
+
+/* Shows a text that grows: blocks at the front that have not changed keep their elements, with the user's selection. */
+function showMarkdown(box, text) {
+    const tokens = markdownTokens(text);
+    if (!tokens) {
+        box.blocks = null;
+        box.replaceChildren(text ? make('div', {className: 'plain-text'}, text) : '');
+        return;
+    }
+    const before = box.blocks || [];
+    let same = 0;
+    while (same < before.length && same + 1 < tokens.length && before[same].raw === tokens[same].raw) same++;
+    if (!box.blocks) box.replaceChildren();
+    for (const old of before.slice(same)) old.nodes.forEach((node) => node.remove());
+    box.blocks = before.slice(0, same);
+    for (const token of tokens.slice(same)) {
+        const nodes = blocks([token], 0).map((node) => typeof node === 'string' ? document.createTextNode(node) : node);
+        box.append(...nodes);
+        box.blocks.push({raw: token.raw, nodes});
+    }
+}

@@ -1,0 +1,104 @@
+/* server.js - requests to the server, and the stream of an answer. */
+
+/* What GET /kvcull says: version, model, kv, context, layers, heads, methods. */
+let about = null;
+
+async function request(path, body, signal) {
+    const headers = {};
+    if (byId('key').value) headers.Authorization = 'Bearer ' + byId('key').value;
+    if (body) headers['Content-Type'] = 'application/json';
+    let answer;
+    try {
+        answer = await fetch(path, {method: body ? 'POST' : 'GET', headers, signal, body: body && JSON.stringify(body)});
+    } catch (error) {
+        throw error.name === 'AbortError' ? error : new Error('The server does not answer.');
+    }
+    if (answer.ok) return answer;
+    if (answer.status === 401) byId('lock').hidden = false;
+    let message = 'HTTP ' + answer.status;
+    try {
+        message = (await answer.json()).error.message;
+    } catch { /* a proxy's answer: the status has to do */ }
+    throw new Error(message);
+}
+
+const requestJson = async (path, body, signal) => (await request(path, body, signal)).json();
+
+/* An answer while it arrives: its text, its tokens, and what the cache holds of prompt and answer. */
+function newAnswer() {
+    return {content: '', reasoning: '', prompt: [], pieces: [], held: null, bytes: null, lost: null, layers: null,
+            progress: null, finish: null, over: false, began: performance.now(), first: 0, last: 0};
+}
+
+/* Takes one event of the stream into the answer. */
+function receive(answer, event) {
+    if (event.error) throw new Error(event.error.message);
+    if (event.prompt_progress) answer.progress = event.prompt_progress;
+    const choice = event.choices && event.choices[0];
+    if (!choice) return;
+    const delta = choice.delta || {};
+    answer.content += delta.content || '';
+    answer.reasoning += delta.reasoning_content || '';
+    if (choice.prompt_pieces && choice.prompt_pieces.length) answer.prompt = choice.prompt_pieces;
+    if (choice.pieces && choice.pieces.length) {
+        answer.pieces.push(...choice.pieces);
+        answer.last = performance.now();
+        if (!answer.first) answer.first = answer.last;
+    }
+    for (const name of ['held', 'bytes', 'lost', 'layers'])
+        if (choice[name]) answer[name] = choice[name];
+    if (choice.finish_reason) answer.finish = choice.finish_reason;
+}
+
+/* Yields the events of a stream of server-sent events. */
+async function* events(body) {
+    const reader = body.getReader(), utf = new TextDecoder();
+    let rest = '';
+    for (;;) {
+        let part;
+        try {
+            part = await reader.read();
+        } catch (error) {
+            throw error.name === 'AbortError' ? error : new Error('The connection broke.');
+        }
+        if (part.done) return;
+        const parts = (rest + utf.decode(part.value, {stream: true})).split('\n\n');
+        rest = parts.pop();
+        for (const text of parts)
+            if (text.startsWith('data: ')) yield text.slice(6);
+    }
+}
+
+/* Asks for an answer and calls show() when some of it arrived, at most once for each picture on the screen. */
+async function converse(question, answer, signal, show) {
+    let waits = 0;
+    const body = {...question, stream: true, return_held: true, return_lost: true, return_progress: true};
+    try {
+        const response = await request('v1/chat/completions', body, signal);
+        for await (const text of events(response.body)) {
+            if (text === '[DONE]') answer.over = true;
+            else receive(answer, JSON.parse(text));
+            if (!waits) waits = requestAnimationFrame(() => { waits = 0; show(); });
+        }
+        if (!answer.over) throw new Error('The answer ended early.');
+    } finally {
+        cancelAnimationFrame(waits);
+        show();
+    }
+}
+
+/* Tokens per second of an answer; 0: unknown. The first token counts to the prompt's time. */
+const speed = (answer) => answer.pieces.length > 1 && answer.last > answer.first ?
+    (answer.pieces.length - 1) / ((answer.last - answer.first) / 1000) : 0;
+
+/* A sign that the prompt is read, with as much of it as the server reports. */
+function progressSign(answer) {
+    const {total, processed} = answer.progress || {};
+    const text = total ? `Reading the prompt: ${number(processed)} of ${number(total)} tokens` : 'Waiting for the server';
+    const bar = make('progress', {'aria-label': text});
+    if (total) {
+        bar.max = total;
+        bar.value = processed;
+    }
+    return make('div', {className: 'reads'}, text, bar);
+}
