@@ -113,7 +113,7 @@ class Page:
 
     def until(self, script):
         end = time.monotonic() + LIMIT
-        while not self.run(script):
+        while not self.run('Boolean(%s)' % script):
             if time.monotonic() > end:
                 raise AssertionError('does not become true: ' + script)
             self.browser.read(0.02)
