@@ -38,6 +38,14 @@ static bool put_forecast(struct serve_text *text, const struct forecast *forecas
     return true;
 }
 
+static void put_refused(struct serve_text *text, const char *spec, const struct serve_error *error) {
+    serve_text_put(text, "{\"kv\":");
+    serve_text_string(text, spec, strlen(spec));
+    serve_text_put(text, ",\"error\":");
+    serve_text_string(text, error->text, strlen(error->text));
+    serve_text_put(text, "}");
+}
+
 static bool put_forecasts(struct serve_text *text, const struct forecast *forecast, const json_t *specs,
                           struct serve_error *error) {
     if (!json_is_array(specs) || json_array_size(specs) > POLICIES_MOST)
@@ -49,8 +57,9 @@ static bool put_forecasts(struct serve_text *text, const struct forecast *foreca
         if (!json_is_string(spec))
             return serve_refuse(error, 400, SERVE_INVALID, "kvs", NULL, "kvs: each policy must be a text");
         serve_text_put(text, i ? "," : "");
+        /* A wrong policy among others, as a budget that is too small for a window, does not spoil the others. */
         if (!put_forecast(text, forecast, json_string_value(spec), "kvs", error))
-            return false;
+            put_refused(text, json_string_value(spec), error);
     }
     serve_text_put(text, "]}");
     return true;

@@ -108,7 +108,7 @@ build() {
     mkdir -p "$work/$name/build"
     cd "$work/$name/build"
     quietly "$name-configure" "$tree/configure" --host="$host" --prefix=/usr --enable-relocatable \
-        --with-static-deps="$work/$name/libraries" --with-server=yes --with-mpi=no --with-opencl=yes LDFLAGS=-Wl,-s "$@"
+        --with-static-deps="$work/$name/libraries" --with-server=yes --with-markdown=no --with-mpi=no --with-opencl=yes LDFLAGS=-Wl,-s "$@"
     quietly "$name-build" make -j"$(nproc 2>/dev/null || echo 2)"
     quietly "$name-install" make install DESTDIR="$work/$name/root"
     cd "$work"

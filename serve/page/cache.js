@@ -2,6 +2,7 @@
  * hold each token. A list belongs to one layer and KV head. One token is looked at: by mouse, by touch or by the arrow
  * keys. */
 
+const LOOK_HINT = 'Point at a token, or use the arrow keys, to see when it was lost and where.';
 let cacheViews = 0;
 
 class CacheView {
@@ -27,7 +28,7 @@ class CacheView {
         this.at = -1;
         this.parts.map.replaceChildren();
         this.parts.map.removeAttribute('aria-activedescendant');
-        this.parts.look.replaceChildren();
+        this.parts.look.textContent = '';
         this.parts.held.textContent = '–';
         this.parts.of.textContent = 'appears with the next answer';
         this.parts.facts.textContent = '';
@@ -48,6 +49,7 @@ class CacheView {
         if (answer.bytes) this.showBytes();
         this.showFacts();
         if (this.at >= 0) this.describe();
+        else if (this.spans.length) this.parts.look.textContent = LOOK_HINT;
     }
 
     addTokens() {

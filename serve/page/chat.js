@@ -57,8 +57,8 @@ function questionOf(messages) {
 
 const most = () => Math.max(1, Math.floor(+byId('most').value) || 1);
 
-/* Shows an answer that arrives, as a turn that is replaced when the answer is over. Returns its element and a function
- * that brings it up to date. */
+/* Shows an answer that arrives, as a turn that showTurns replaces when the answer is over. Returns a function that brings
+ * it up to date. */
 function arrivingTurn(answer) {
     const said = make('div', {className: 'said'});
     const turn = make('article', {className: 'turn assistant', 'aria-label': 'Answer'}, said);
@@ -77,7 +77,7 @@ function arrivingTurn(answer) {
         }
         if (follow) end.scrollIntoView({block: 'end'});
     };
-    return {turn, show};
+    return show;
 }
 
 function setBusy(controller) {
@@ -90,7 +90,7 @@ function setBusy(controller) {
 /* Asks for an answer to the chat's messages. Returns false if there was none. */
 async function answerChat(seed) {
     const mine = chat, kv = policyForm.value, answer = newAnswer();
-    const {turn, show} = arrivingTurn(answer);
+    const show = arrivingTurn(answer);
     const stop = new AbortController();
     const here = () => chat === mine;
     setBusy(stop);
@@ -108,7 +108,6 @@ async function answerChat(seed) {
         if (error.name !== 'AbortError' && here()) wrong(error.message);
     }
     stop.abort();
-    turn.remove();
     if (busy === stop) setBusy(null);
     if (!answer.over && !answer.content && !answer.reasoning) return false;
     const fast = speed(answer);
@@ -137,10 +136,15 @@ function showTurns() {
 async function ask(text) {
     const mine = chat;
     mine.messages.push({role: 'user', content: text});
+    history.replaceState(null, '', '#chat/' + mine.id);
+    keep(mine);
     showTurns();
     if (!await answerChat(drawnSeed())) {
         /* No answer: the text goes back, so that it can be sent again. */
         mine.messages.pop();
+        if (mine.messages.length) keep(mine);
+        else dropChat(mine);
+        listChats();
         if (chat === mine) byId('ask').value = text + (byId('ask').value && '\n' + byId('ask').value);
     }
     if (chat === mine) showTurns();
@@ -186,6 +190,7 @@ async function sendEdited(index, text) {
     showTurns();
     if (!await answerChat(drawnSeed())) {
         mine.messages.splice(0, mine.messages.length, ...before);
+        keep(mine);
         if (chat === mine) byId('ask').value = text;
     }
     if (chat === mine) showTurns();
@@ -200,6 +205,8 @@ function openChat(one) {
     chat = one;
     wrong('');
     history.replaceState(null, '', '#chat/' + one.id);
+    /* A message without an answer, as when the page was closed meanwhile, can be sent again. */
+    if (one.messages.at(-1)?.role === 'user') byId('ask').value = one.messages.pop().content;
     showChat();
     policyForm.forecastLater();
 }

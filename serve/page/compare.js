@@ -69,9 +69,9 @@ async function askBoth(event) {
 }
 
 function beginCompare() {
-    /* The server's own policy beside full, or beside snapkv if it is full itself. */
-    const budgeted = hasBudget(methodOf('snapkv')) ? 'snapkv:budget=128' : about.kv;
-    sides.push(makeSide('a', about.kv === 'full' ? budgeted : about.kv), makeSide('b', about.kv === 'full' ? 'streaming:budget=128' : 'full'));
+    /* The server's own policy beside a simple one of the same budget. */
+    const own = about.kv, budget = parsePolicy(own)[0].budget || 128;
+    sides.push(makeSide('a', own), makeSide('b', parsePolicy(own)[0].name === 'streaming' ? 'full' : 'streaming:budget=' + budget));
     sides[0].view.other = sides[1].view;
     sides[1].view.other = sides[0].view;
     byId('view-compare').addEventListener('submit', askBoth);

@@ -104,7 +104,7 @@ class PolicyForm {
         const asking = this.asking = new AbortController();
         try {
             const said = await requestJson('kvcull/forecast', {kv: asked, ...question}, asking.signal);
-            this.showForecast(said, question);
+            this.showForecast(said);
             this.wrong('');
             if (!this.parts.budget.hidden) await this.forecastAll(asked, question, asking.signal);
         } catch (error) {
@@ -119,13 +119,13 @@ class PolicyForm {
         if (message) this.parts.forecast.textContent = '';
     }
 
-    showForecast(said, question) {
+    showForecast(said) {
         const held = said.cache + said.state;
         this.said = said;
         this.parts.forecast.replaceChildren(
             `Will hold ${said.exact ? '' : 'about '}`, make('b', {}, byteSize(held)), ` of ${byteSize(said.full)}`,
-            ` (${share(held, said.full)}) after ${number(said.prompt_tokens)} + ${number(question.max_tokens)} tokens`,
-            said.peak ? `, ${byteSize(said.peak)} at peak` : '');
+            ` (${share(held, said.full)}) after ${number(said.prompt_tokens)} + ${number(said.max_tokens)} tokens,`,
+            ` ${byteSize(said.peak)} at peak`);
     }
 
     /* A column for each budget of the slider; none where the policy does not take it. */
@@ -136,6 +136,7 @@ class PolicyForm {
         said.forecasts.forEach((one, i) => {
             const height = one.full ? Math.min(1, (one.cache + one.state) / one.full) : 0;
             columns[i].style.height = 100 * height + '%';
+            columns[i].classList.toggle('refused', Boolean(one.error));
         });
         const budget = this.budget();
         const now = budget !== null && /^\d+$/.test(budget) ? this.nearest(+budget) : -1;

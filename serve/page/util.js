@@ -65,8 +65,8 @@ async function copy(text, from) {
     setTimeout(() => { from.textContent = before; }, 1500);
 }
 
-/* Whether the end of the text is in sight; then it should stay so while the text grows. */
-const inSight = (end) => end.getBoundingClientRect().top <= innerHeight + 40;
+/* Whether the end of the conversation is in sight, above the field for messages; then it should stay so while it grows. */
+const inSight = (end) => end.getBoundingClientRect().top <= byId('form').getBoundingClientRect().top + 40;
 
 /* Copies a template's content into a box, and returns the parts with the given classes by name. */
 function fill(box, template, names) {

@@ -54,3 +54,9 @@ tools_template() {
 {% endfor %}
 END
 }
+# a_browser: sets $browser, or skips the test.
+a_browser() {
+    browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
+    [ -n "$browser" ] || { echo 'no chromium: the page is not looked at'; exit 77; }
+    sanitized && { echo 'elsewhere: ./dev check --plain looks at the page; beside sanitizers a browser takes too long'; exit 77; }
+}

@@ -22,7 +22,8 @@ SHELL_TESTS += $(SERVE_TESTS)
 endif
 EXTRA_DIST += $(SERVE_TESTS) tests/serve/bytes_model.py tests/serve/client.py tests/serve/lib.sh tests/serve/lm_eval_client.py \
 	tests/serve/more_clients.py \
-	tests/serve/openai_client.py tests/serve/page_check.js tests/serve/page_proxy.py \
+	tests/serve/browser.py tests/serve/page_chat.py tests/serve/page_lib.py \
+	tests/serve/openai_client.py \
 	tests/serve/script_model.py tests/serve/scripts.py tests/serve/structured.py \
 	tests/serve/test_answers.py tests/serve/test_connections.py \
 	tests/serve/test_fields.py \

@@ -158,8 +158,12 @@ def several_forecasts():
     assert got == [server.post(FORECAST, kv=kv, prompt_tokens=500, max_tokens=20) for kv in kvs]
     assert all(one['entries'] < other['entries'] for one, other in zip(got, got[1:])), got
     assert server.post(FORECAST, kvs=[], prompt_tokens=5)['forecasts'] == []
+    good, no, small = server.post(FORECAST, kvs=['full', 'no', 'snapkv:budget=16'], prompt_tokens=5)['forecasts']
+    assert good == server.post(FORECAST, kv='full', prompt_tokens=5)
+    assert no['kv'] == 'no' and 'no' in no['error'] and sorted(no) == ['error', 'kv']
+    assert 'budget' in small['error']
     for field, fields in (('kvs', {'kvs': kvs + kvs[:1]}), ('kvs', {'kvs': 'full'}), ('kvs', {'kvs': ['full', 3]}),
-                          ('kvs', {'kvs': ['full', 'no']}), ('kvs', {'kvs': ['full'], 'kv': 'full'}),
+                          ('kvs', {'kvs': ['full'], 'kv': 'full'}),
                           ('kv', {'kv': 'snapkv:budget=0'}), ('kv', {'kv': 'window:budget=1' + ' ' * 1000}), ('kv', {'kv': 5}),
                           ('kv', {'kv': 'duo:file=x'}), ('prompt_tokens', {'prompt': 'a'}),
                           ('max_tokens', {'max_tokens': -2})):
