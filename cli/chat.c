@@ -5,12 +5,14 @@
 #include <unistd.h>
 
 #include "cli/chat_commands.h"
+#include "cli/reader.h"
 
 /* A signal handler can only write to a global variable. */
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number) {
     if (++interrupted >= 3) { /* the chat does not react, for example while it reads a long prompt */
+        cli_terminal_restore();
         signal(number, SIG_DFL);
         raise(number);
     }
@@ -19,58 +21,23 @@ static void on_interrupt(int number) {
 struct arguments {
     struct cli_common common;
     struct cli_sampling sampling;
-    const char *model, *kv, *session;
+    const char *model, *kv, *session, *history;
     struct cli_template template;
     bool show_prompt;
 };
 
-/* Reads one line of standard input, without its newline. A line that ends in a backslash continues in the next one.
- * *line grows as with getline; *bytes is the length. Returns false at the end of the input. */
-static bool read_line(char **line, size_t *capacity, size_t *bytes) {
-    char *more = NULL;
-    size_t more_capacity = 0, held = 0;
-    ssize_t n;
+/* Goes on after the user has stopped a message that the model was reading. The session cannot be used any more. */
+static int leave_out(struct cli_talk *talk) {
+    const struct kvc_message *user, *answer;
+    const int status = cli_generation_anew(talk->generation, talk->generation->options.policy);
 
-    for (;;) {
-        n = getline(&more, &more_capacity, stdin);
-        if (n < 0) {
-            bool again = interrupted && !feof(stdin);
-
-            if (again) { /* Ctrl-C at the prompt counts as an empty line */
-                clearerr(stdin);
-                n = 0;
-            } else if (held == 0) {
-                free(more);
-                return false;
-            } else {
-                break;
-            }
-        }
-        while (n > 0 && (more[n - 1] == '\n' || more[n - 1] == '\r'))
-            n--;
-        if (held + (size_t)n + 2 > *capacity) {
-            char *grown = realloc(*line, held + (size_t)n + 2);
-
-            if (!grown) {
-                free(more);
-                return false;
-            }
-            *line = grown;
-            *capacity = held + (size_t)n + 2;
-        }
-        if (n > 0)
-            memcpy(*line + held, more, (size_t)n);
-        held += (size_t)n;
-        if (held > 0 && (*line)[held - 1] == '\\') {
-            (*line)[held - 1] = '\n';
-            continue;
-        }
-        break;
-    }
-    (*line)[held] = '\0';
-    *bytes = held;
-    free(more);
-    return true;
+    cli_chat_drop(talk->chat);
+    (void)cli_chat_reread(talk->chat);
+    if (status == KVC_OK)
+        fprintf(stderr, "(stopped: the message is left out%s)\n",
+                cli_chat_last(talk->chat, &user, &answer) ? "; your next one makes the model reread the conversation"
+                                                          : "");
+    return status;
 }
 
 /* Answers one message. */
@@ -84,6 +51,11 @@ static int chat_answer(const struct arguments *arguments, struct cli_talk *talk,
 
     if (status == KVC_OK)
         status = cli_generate(generation, tokens, count, true, &answer);
+    if (status == KVC_OK && answer.unread) {
+        cli_answer_free(&answer);
+        free(tokens);
+        return leave_out(talk);
+    }
     if (status == KVC_OK) {
         putchar('\n');
         status = cli_flush(talk->command);
@@ -104,38 +76,32 @@ static int chat_answer(const struct arguments *arguments, struct cli_talk *talk,
     return status;
 }
 
-static int converse(const struct arguments *arguments, struct cli_talk *talk) {
-    const bool terminal = isatty(0) == 1 && isatty(2) == 1;
-    char *line = NULL;
-    size_t capacity = 0;
+static int converse(const struct arguments *arguments, struct cli_talk *talk, struct cli_reader *reader) {
     int status = KVC_OK;
 
-    if (terminal && !arguments->common.quiet)
+    if (reader->terminal && !arguments->common.quiet)
         fputs("/help lists the commands, Ctrl-D ends the chat, Ctrl-C an answer.\n", stderr);
     while (status == KVC_OK && !talk->over) {
+        char *line;
         size_t bytes;
 
         interrupted = 0;
-        if (terminal)
-            fputs("> ", stderr);
-        if (!read_line(&line, &capacity, &bytes)) {
-            if (terminal)
-                fputc('\n', stderr);
+        switch (cli_reader_next(reader, &line, &bytes)) {
+        case CLI_READ_END:
+            return KVC_OK;
+        case CLI_READ_NOTHING:
+            continue;
+        case CLI_READ_TEXT:
             break;
         }
         status = cli_check_text(talk->command, "standard input", line, &bytes);
-        if (status != KVC_OK)
-            break;
-        if (line[0] == '\0' || interrupted) {
-            if (interrupted && terminal)
-                fputc('\n', stderr);
-        } else if (line[0] == '/' && line[1] != '/') {
+        if (status != KVC_OK || line[0] == '\0')
+            continue;
+        if (line[0] == '/' && line[1] != '/')
             status = cli_chat_command(talk, line);
-        } else {
+        else
             status = chat_answer(arguments, talk, line + (line[0] == '/'));
-        }
     }
-    free(line);
     return status;
 }
 
@@ -153,6 +119,47 @@ static int resume(const struct arguments *arguments, int argc, char **argv, stru
     return status;
 }
 
+/* Opens the model, and talks until the user ends the chat. */
+static int run_chat(const struct cli_command *command, const struct arguments *arguments, int argc, char **argv,
+                    struct cli_reader *reader) {
+    struct sigaction action = {.sa_handler = on_interrupt};
+    struct cli_given kv = {0, arguments->kv};
+    const struct cli_texts specs = {&kv, 1};
+    struct kvc_engine *engine = NULL;
+    struct kvc_model *model = NULL;
+    struct cli_generation generation;
+    struct cli_chat *chat = NULL;
+    int status = cli_open_model(command, &arguments->common, arguments->model, &specs, &engine, &model);
+
+    if (status == KVC_OK)
+        status =
+            cli_generation_open(command, &arguments->common, &arguments->sampling, model, arguments->kv, &generation);
+    if (status == KVC_OK) {
+        generation.echo = true;
+        generation.show_prompt = arguments->show_prompt;
+        generation.interrupted = &interrupted;
+        status = cli_chat_open(command, model, &arguments->template, &chat);
+        if (status == KVC_OK && arguments->session && access(arguments->session, F_OK) == 0)
+            status = resume(arguments, argc, argv, &generation, chat);
+        else if (status == KVC_OK)
+            status = cli_longrope_first(&generation);
+        if (status == KVC_OK) {
+            struct cli_talk talk = {command, &generation, chat, arguments->session, arguments->session, false};
+
+            cli_chat_show_last(&talk);
+            sigaction(SIGINT, &action, NULL);
+            status = converse(arguments, &talk, reader);
+        }
+        if (generation.seen_prompt > 0)
+            cli_summary_print(&generation, generation.options.policy);
+        cli_chat_close(chat);
+        cli_generation_close(&generation);
+    }
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+    return status;
+}
+
 int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     struct arguments a = {.model = NULL};
     const struct cli_option options[] = {
@@ -161,6 +168,11 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXT, 0, "session", "FILE",
          "save the conversation to FILE after each answer; if FILE exists, continue it with its policy and entry type",
          &a.session, 0, 0, NULL},
+        {CLI_TEXT, 0, "history", "FILE",
+         "keep the messages that you type at a terminal in FILE, for the arrow keys; \"\": keep none; without the "
+         "option: "
+         "kvcull/chat_history in $XDG_STATE_HOME or in ~/.local/state",
+         &a.history, 0, 0, NULL},
         {CLI_TEXT, 0, "system", "TEXT", "system message", &a.template.system, 0, 0, NULL},
         {CLI_TEXT, 0, "template", "NAME", "chat template; `kvcull info templates` lists them", &a.template.name, 0, 0,
          NULL},
@@ -172,13 +184,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
         {CLI_FLAG, 'q', "quiet", NULL, "no hints, no progress and no summary", &a.common.quiet, 0, 0, NULL},
         CLI_SHOW_OPTION(&a.show_prompt),
         {.kind = CLI_END}};
-    struct sigaction action = {.sa_handler = on_interrupt};
-    struct kvc_engine *engine = NULL;
-    struct kvc_model *model = NULL;
-    struct cli_generation generation;
-    struct cli_chat *chat = NULL;
-    struct cli_given kv;
-    struct cli_texts specs = {&kv, 1};
+    struct cli_reader reader;
     struct cli_lock lock = {0, NULL};
     struct cli_words words = {NULL, 0};
     int status, opened, guarded;
@@ -196,33 +202,10 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
     if (status == CLI_GO && a.session && (guarded = cli_session_guard(command, "session", a.session, &lock)) != KVC_OK)
         status = guarded;
     if (status == CLI_GO) {
-        kv = (struct cli_given){0, a.kv};
-        status = cli_open_model(command, &a.common, a.model, &specs, &engine, &model);
-        if (status == KVC_OK)
-            status = cli_generation_open(command, &a.common, &a.sampling, model, a.kv, &generation);
-        if (status == KVC_OK) {
-            generation.echo = true;
-            generation.show_prompt = a.show_prompt;
-            generation.interrupted = &interrupted;
-            status = cli_chat_open(command, model, &a.template, &chat);
-            if (status == KVC_OK && a.session && access(a.session, F_OK) == 0)
-                status = resume(&a, argc, argv, &generation, chat);
-            else if (status == KVC_OK)
-                status = cli_longrope_first(&generation);
-            if (status == KVC_OK) {
-                struct cli_talk talk = {command, &generation, chat, a.session, a.session, false};
-
-                cli_chat_show_last(&talk);
-                sigaction(SIGINT, &action, NULL);
-                status = converse(&a, &talk);
-            }
-            if (generation.seen_prompt > 0)
-                cli_summary_print(&generation, generation.options.policy);
-            cli_chat_close(chat);
-            cli_generation_close(&generation);
-        }
-        kvc_model_close(model);
-        kvc_engine_close(engine);
+        status = cli_reader_open(&reader, a.history, cli_chat_command_name, &interrupted)
+                     ? run_chat(command, &a, argc, argv, &reader)
+                     : cli_no_memory(command);
+        cli_reader_close(&reader);
     }
     cli_lock_close(&lock);
     cli_sampling_close(&a.sampling);

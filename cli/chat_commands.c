@@ -26,10 +26,11 @@ static int clear(struct cli_talk *talk, const char *argument) {
     (void)argument;
     if (cli_generation_anew(talk->generation, policy_of(talk)) != KVC_OK)
         return KVC_OK;
+    const int status = cli_generation_forget(talk->generation);
     cli_chat_clear(talk->chat, true);
     fputs("(a new conversation)\n", stderr);
     leave_file(talk);
-    return KVC_OK;
+    return status;
 }
 
 static int say_stats(struct cli_talk *talk, const char *argument) {
@@ -82,6 +83,8 @@ static int load(struct cli_talk *talk, const char *argument) {
     cli_chat_clear(talk->chat, false);
     int status = cli_chat_restore(talk->chat, messages, argument);
     json_decref(messages);
+    if (cli_generation_forget(talk->generation) != KVC_OK)
+        return KVC_RESOURCE;
     if (status != KVC_OK) { /* a run without a chat template: its session is of no use here */
         cli_chat_clear(talk->chat, false);
         status = cli_generation_anew(talk->generation, policy_of(talk));
@@ -115,11 +118,14 @@ static int say_help(struct cli_talk *talk, const char *argument) {
         const struct chat_command *each = &chat_commands[i];
         fprintf(stderr, "%s %-*s %s\n", each->name, (int)(14 - strlen(each->name)), each->argument, each->help);
     }
-    fputs("A line that ends in \\ continues in the next one; type // to send a line that begins with /; Ctrl-C ends an "
-          "answer.\n",
-          stderr);
+    fputs(
+        "A line that ends in \\ continues in the next one, and so do lines between two \"\"\". Type // to send a line "
+        "that begins with /. Ctrl-C ends an answer.\n",
+        stderr);
     return KVC_OK;
 }
+
+const char *cli_chat_command_name(size_t i) { return i < COMMANDS ? chat_commands[i].name : NULL; }
 
 int cli_chat_command(struct cli_talk *talk, const char *line) {
     const size_t length = strcspn(line, " \t\n");

@@ -17,6 +17,8 @@ struct cli_talk {
 /* Runs the command in a line that begins with a slash. A command that fails prints why, and the chat goes on. Returns
  * a status other than KVC_OK only if the chat cannot go on. */
 int cli_chat_command(struct cli_talk *talk, const char *line);
+/* Returns the name of the i-th command, or NULL after the last one. */
+const char *cli_chat_command_name(size_t i);
 /* Prints the last message of the user and the answer, if the output is a terminal. */
 void cli_chat_show_last(const struct cli_talk *talk);
 

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "cli/cli.h"
+#include "core/base/assert.h"
 #include "kvcull/chat.h"
 
 enum { MARK = 48 }; /* length of the mark in bytes */
@@ -260,6 +261,11 @@ void cli_chat_clear(struct cli_chat *chat, bool keep_system) {
 }
 
 bool cli_chat_begun(const struct cli_chat *chat) { return chat->begun; }
+
+void cli_chat_drop(struct cli_chat *chat) {
+    KVC_ASSERT(chat->count > 0);
+    free((char *)(uintptr_t)chat->messages[--chat->count].content);
+}
 
 bool cli_chat_reread(struct cli_chat *chat) {
     const bool begun = chat->begun;

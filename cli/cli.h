@@ -395,7 +395,8 @@ struct cli_generation { /* filled by cli_generation_open and the command */
     const volatile sig_atomic_t *interrupted; /* NULL, or a flag that ends the answer when not 0 */
     int32_t pending; /* last token of the previous answer, which the session has not processed; -1: none */
     bool warned;     /* the warning about the trained length was printed */
-    struct kvc_session_options options; /* options that opened the session */
+    struct kvc_sampler_options sampling; /* options that opened the sampler */
+    struct kvc_session_options options;  /* options that opened the session */
     int32_t *history; /* [given] all tokens, while a longrope session may have to be recomputed (longrope.c) */
     size_t given;
     bool outgrown;                     /* the session already uses the long factors, or cannot change to them */
@@ -413,6 +414,7 @@ struct cli_answer {
     size_t count;
     size_t prompt_tokens;
     enum cli_stop stop;
+    bool unread; /* the user stopped the prompt; the session must be opened anew (cli_generation_anew) */
 };
 void cli_answer_free(struct cli_answer *answer);
 /* Prepares a longrope session for count more tokens: recomputes it with the long factors if necessary, or warns. */
@@ -479,6 +481,8 @@ void cli_sampling_close(struct cli_sampling *sampling);
 int cli_generation_open(const struct cli_command *command, const struct cli_common *common,
                         const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
                         struct cli_generation *generation);
+/* Makes the sampler forget the tokens of the conversation, for the penalties and the random numbers. */
+int cli_generation_forget(struct cli_generation *generation);
 /* Replaces the session by an empty one with this policy. If it fails, prints why and keeps the session. */
 int cli_generation_anew(struct cli_generation *generation, const char *spec);
 void cli_generation_close(struct cli_generation *generation);
@@ -554,6 +558,7 @@ int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *
 void cli_chat_clear(struct cli_chat *chat, bool keep_system);
 /* Makes the next turn the text of the whole conversation, for a session that holds none of it. Returns false if there
  * is no conversation yet. */
+void cli_chat_drop(struct cli_chat *chat); /* removes the last message */
 bool cli_chat_reread(struct cli_chat *chat);
 /* Returns true if the session holds the conversation. */
 bool cli_chat_begun(const struct cli_chat *chat);

@@ -10,12 +10,16 @@ libkvcli_la_SOURCES = \
 	cli/completion.c \
 	cli/convert.c \
 	cli/distance.c \
+	cli/edit_draw.c \
+	cli/edit_keys.c \
+	cli/edit_text.c \
 	cli/eval.c \
 	cli/file.c \
 	cli/format.c \
 	cli/generate.c \
 	cli/grammar.c \
 	cli/help.c \
+	cli/history.c \
 	cli/json.c \
 	cli/logits.c \
 	cli/longrope.c \
@@ -24,6 +28,7 @@ libkvcli_la_SOURCES = \
 	cli/perplexity.c \
 	cli/progress.c \
 	cli/ranks.c \
+	cli/reader.c \
 	cli/replay.c \
 	cli/roff.c \
 	cli/run.c \
@@ -33,6 +38,7 @@ libkvcli_la_SOURCES = \
 	cli/summary.c \
 	cli/table.c \
 	cli/temporary.c \
+	cli/terminal.c \
 	cli/tokenize.c \
 	cli/trace.c \
 	cli/utf8.c \

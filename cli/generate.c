@@ -82,6 +82,7 @@ int cli_generation_open(const struct cli_command *command, const struct cli_comm
     generation->logits = malloc((size_t)info->vocab * sizeof(float));
     if (!generation->logits)
         return cli_no_memory(command);
+    generation->sampling = sampler;
     if (kvc_sampler_open(&sampler, info->vocab, &generation->sampler, &error) != KVC_OK ||
         kvc_session_open(model, &generation->options, &generation->session, &error) != KVC_OK) {
         cli_generation_close(generation);
@@ -117,6 +118,17 @@ int cli_generation_anew(struct cli_generation *generation, const char *spec) {
     generation->seen_prompt = generation->seen_answer = 0;
     generation->first_seconds = generation->prompt_seconds = generation->answer_seconds = 0;
     (void)cli_longrope_first(generation); /* if it fails, the short factors stay in use */
+    return KVC_OK;
+}
+
+int cli_generation_forget(struct cli_generation *generation) {
+    struct kvc_sampler *sampler;
+    struct kvc_error error;
+
+    if (kvc_sampler_open(&generation->sampling, kvc_model_info(generation->model)->vocab, &sampler, &error) != KVC_OK)
+        return cli_report(generation->command, &error);
+    kvc_sampler_close(generation->sampler);
+    generation->sampler = sampler;
     return KVC_OK;
 }
 
@@ -242,11 +254,30 @@ static int add_token(struct writer *writer, int32_t token, bool *stopped) {
 /* ---- the turn
  * --------------------------------------------------------------------------------------------------------- */
 
-static int generate_prompt(struct cli_generation *generation, const int32_t *tokens, size_t count) {
+struct reading { /* a prompt that the model reads */
+    const struct cli_generation *generation;
+    struct cli_progress progress;
+    bool short_part; /* most of the conversation has been read before, so that reading it all again would take longer */
+    bool stopped;
+};
+
+/* Stops the prompt at the user's wish: a short one only at the second. */
+static int on_reading(void *user, uint64_t done, uint64_t total) {
+    struct reading *reading = user;
+    const volatile sig_atomic_t *interrupted = reading->generation->interrupted;
+
+    if (interrupted && *interrupted > (reading->short_part ? 1 : 0))
+        reading->stopped = true;
+    return reading->stopped || cli_progress(&reading->progress, done, total);
+}
+
+/* Sets *stopped to true if the user has stopped it. The session must then be opened anew. */
+static int generate_prompt(struct cli_generation *generation, const int32_t *tokens, size_t count, uint64_t held,
+                           bool *stopped) {
     bool has_pending = generation->pending >= 0;
     int32_t *all = malloc((count + 1) * sizeof *all);
-    struct cli_progress progress;
-    struct kvc_prompt_options options = {.progress = cli_progress, .user = &progress};
+    struct reading reading = {.generation = generation, .short_part = held > count};
+    struct kvc_prompt_options options = {.progress = on_reading, .user = &reading};
     struct kvc_error error;
     int status = KVC_OK;
 
@@ -262,12 +293,13 @@ static int generate_prompt(struct cli_generation *generation, const int32_t *tok
         free(all);
         return status;
     }
-    cli_progress_start(&progress, "reading the prompt", generation->quiet);
+    cli_progress_start(&reading.progress, "reading the prompt", generation->quiet);
     if (kvc_session_prompt(generation->session, all, count, &options, generation->logits, &error) != KVC_OK) {
-        cli_progress_end(&progress);
-        status = cli_report(generation->command, &error);
+        cli_progress_end(&reading.progress);
+        *stopped = reading.stopped;
+        status = *stopped ? KVC_OK : cli_report(generation->command, &error);
     } else {
-        cli_progress_end(&progress);
+        cli_progress_end(&reading.progress);
         generation->pending = -1;
     }
     free(all);
@@ -370,9 +402,13 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
         return cli_report(generation->command, &error);
     status = generation->show_prompt ? cli_show_prompt(generation, tokens, count) : KVC_OK;
     if (status == KVC_OK && count > 0) /* without prompt tokens, the turn continues an answer */
-        status = generate_prompt(generation, tokens, count);
+        status = generate_prompt(generation, tokens, count, stats.tokens, &answer->unread);
     if (status != KVC_OK)
         return status;
+    if (answer->unread) {
+        answer->stop = CLI_STOP_INTERRUPT;
+        return KVC_OK;
+    }
     ready = cli_seconds();
     generation->seen_prompt += count;
     generation->prompt_seconds += ready - start;

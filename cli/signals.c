@@ -4,11 +4,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/edit.h"
 #include "cli/cli.h"
 
 /* Handlers use async-signal-safe functions only. SA_RESETHAND has restored the default action. The signal is blocked
  * until the handler returns; the raised signal then ends the program. */
 static void on_end(int number) {
+    cli_terminal_restore();
     kvc_output_remove_all();
     raise(number);
 }

@@ -35,6 +35,7 @@ CLI_TESTS = \
 	tests/cli/test_available.sh \
 	tests/cli/test_run.sh \
 	tests/cli/test_saved.sh \
+	tests/cli/test_terminal.sh \
 	tests/cli/test_trace.sh \
 	tests/cli/test_verify.sh
 SHELL_TESTS += $(CLI_TESTS) tests/ranks/test_ranks_data.sh

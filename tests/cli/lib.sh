@@ -14,6 +14,8 @@ KVCULL_DATA=$source/data
 export KVCULL_DATA
 demo=$KVCULL_DATA/demo
 work=$(mktemp -d) || exit 99
+XDG_STATE_HOME=$work/state # not the tester's
+export XDG_STATE_HOME
 trap 'chmod -R u+rwx "$work" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 99' HUP INT TERM
 passed=0

@@ -38,6 +38,17 @@ says 'the magic number\n/clear\nthe red kettle\n' -q --system 'the sailor'
 sed 1d "$work/out" >"$work/without" && cp "$work/without" "$work/out"
 same 'but keeps the system message'
 
+# The penalties forget the old conversation, and the random numbers begin again.
+for penalty in '--repeat-penalty 5' '--temp 1 --seed 7'; do
+    # shellcheck disable=SC2086
+    says 'the red kettle\n' -q $penalty
+    cp "$work/out" "$work/wanted"
+    # shellcheck disable=SC2086
+    says 'the old sailor found the magic number\n/clear\nthe red kettle\n' -q $penalty
+    sed 1d "$work/out" >"$work/without" && cp "$work/without" "$work/out"
+    same "/clear: as a new chat, with $penalty"
+done
+
 says 'the red kettle\n/policy\n/policy streaming:budget=40\n/policy\n/stats\nand then\n' -q
 that 'the policy is printed' [ "$(grep -xc 'full\|streaming:budget=40' "$work/err")" = 2 ]
 has_err '^cache .* at peak (streaming:budget=40)'
@@ -51,6 +62,12 @@ says "/clear\nthree\n" -q --session "$work/kept"
 that '/clear leaves the file of --session as it is' cmp -s "$work/kept" "$work/before"
 says "/clear\nthree\n/save $work/kept\nfour\n" -q --session "$work/kept"
 that '/save replaces it, and later answers are saved' grep -aq 'four' "$work/kept"
+
+# ---- messages of several lines
+says "one \\\\\ntwo\n/save $work/lines\n/clear\n\"\"\"\nthree\n\nfour\n\"\"\"\n/save $work/block\n/clear\n\"\"\"five\nsix" -q
+that 'a line that ends in a backslash goes on' grep -aqF '"one \ntwo"' "$work/lines"
+that 'lines between quotation marks are one message' grep -aqF '"three\n\nfour"' "$work/block"
+that 'the input may end within them' [ "$(wc -l <"$work/out")" = 3 ]
 
 # ---- mistakes: the chat goes on
 says '/nosuch\n/help me\n/save\n/save x\n/load\n/load /nosuch/file\n/policy nosuch\n/help\nthe red kettle\n' -q
@@ -73,7 +90,7 @@ if command -v script >/dev/null && script -qec true /dev/null </dev/null >/dev/n
     has "$esc\[2m.* tokens/s; the cache holds .*, full would hold .*$esc\[0m"
     printf 'the red kettle\n/exit\n' | NO_COLOR=1 TERM=xterm script -qec "$command" /dev/null >"$work/out" 2>&1
     has 'tokens/s; the cache holds'
-    that 'NO_COLOR: no colours' [ "$(grep -c "$esc" "$work/out")" = 0 ]
+    that 'NO_COLOR: no colours' [ "$(grep -c "$esc\[[0-9;]*m" "$work/out")" = 0 ]
 else
     echo 'skipped: no script (bsdutils): what a terminal shows'
 fi

@@ -1,0 +1,113 @@
+/* edit.h - the line editor of kvcull chat: the text (edit_text.c), how a terminal shows it (edit_draw.c), the keys
+ * (edit_keys.c), earlier messages (history.c), and the terminal's modes (terminal.c). reader.c uses them.
+ *
+ * A character here is what a terminal shows in one place: a code point and the combining marks after it. */
+#ifndef KVC_CLI_EDIT_H
+#define KVC_CLI_EDIT_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+/* ---- terminal.c ---- */
+
+enum cli_terminal_mode {
+    CLI_TERMINAL_USER,  /* as the user had it */
+    CLI_TERMINAL_EDITS, /* every key arrives at once; Ctrl-C is a signal that drops what is not read yet */
+    CLI_TERMINAL_WAITS  /* keys are not shown and wait until they are read, also after Ctrl-C */
+};
+/* If standard input is a terminal: keeps its settings, which are restored when the program stops, goes on or ends.
+ * Returns false if it is none. */
+bool cli_terminal_open(void);
+void cli_terminal_set(enum cli_terminal_mode mode);
+void cli_terminal_close(void);
+/* Restores the user's settings. May be called in a signal handler, and without cli_terminal_open. */
+void cli_terminal_restore(void);
+/* Returns, once, what has happened since the last call: another size, or the program was stopped and goes on. */
+enum cli_terminal_change { CLI_TERMINAL_SAME, CLI_TERMINAL_RESIZED, CLI_TERMINAL_CONTINUED };
+enum cli_terminal_change cli_terminal_changed(void);
+/* Makes pasted text arrive between marks, so that its line ends are no keys. */
+void cli_terminal_marks_pastes(void);
+
+/* ---- edit_text.c ---- */
+
+struct edit_text {
+    char *data;   /* valid UTF-8, terminated by a NUL; without control characters but \n and \t */
+    size_t bytes; /* without the NUL */
+    size_t at;    /* offset of the cursor */
+    size_t capacity;
+    char *cut; /* the text that was cut last, or NULL */
+};
+bool edit_text_open(struct edit_text *text); /* returns false if there is no memory */
+void edit_text_free(struct edit_text *text);
+/* Returns the columns that the character at `at` takes in a terminal; 0: it combines with the one before. */
+int edit_width(const struct edit_text *text, size_t at);
+/* Inserts text at the cursor. Leaves out control characters and replaces what is not UTF-8. Without memory, nothing is
+ * inserted. */
+void edit_insert(struct edit_text *text, const char *data, size_t bytes);
+/* Replaces the whole text and moves the cursor to its end. */
+void edit_replace(struct edit_text *text, const char *data);
+/* Removes the text between two offsets and moves the cursor there. edit_cut keeps it for edit_put_back. */
+void edit_remove(struct edit_text *text, size_t from, size_t to);
+void edit_cut(struct edit_text *text, size_t from, size_t to);
+void edit_put_back(struct edit_text *text);
+/* Return the offset one character or word before or after `at`, and of the begin or end of the line at `at`. */
+size_t edit_back(const struct edit_text *text, size_t at);
+size_t edit_forward(const struct edit_text *text, size_t at);
+size_t edit_word_back(const struct edit_text *text, size_t at);
+size_t edit_word_forward(const struct edit_text *text, size_t at);
+size_t edit_line_begin(const struct edit_text *text, size_t at);
+size_t edit_line_end(const struct edit_text *text, size_t at);
+/* Moves the cursor to the line above or below, to the same column if it is that long. Returns false if there is none.
+ */
+bool edit_move_line(struct edit_text *text, bool up);
+/* Returns true if Enter continues the text in a new line: it ends in a backslash, or a block of """ is open. Then
+ * *remove is the number of bytes at its end that the line end replaces. */
+bool edit_goes_on(const char *data, size_t bytes, size_t *remove);
+
+/* ---- edit_draw.c ---- */
+
+struct edit_screen {
+    const char *prompt;    /* ASCII; lines after the first have blanks instead */
+    size_t columns, lines; /* size of the terminal when the text was drawn */
+    size_t top;            /* first row of the text that is shown, if it has more rows than the terminal */
+    size_t row;            /* the cursor's row below the first one that is shown */
+};
+/* Draws the text where it was drawn before. Forgets the old place if `anew` is true: draws at the cursor. */
+void edit_draw(struct edit_screen *screen, const struct edit_text *text, bool anew);
+/* Moves the terminal's cursor to a new line after the text. */
+void edit_leave(struct edit_screen *screen, struct edit_text *text);
+
+/* ---- history.c ---- */
+
+struct edit_history {
+    char **items; /* [count], the oldest first */
+    size_t count, capacity;
+    char *path; /* NULL: not kept in a file */
+    bool named; /* the user named the file, so problems are worth a warning */
+};
+/* Reads the file. path NULL: the default file; "": none. */
+void edit_history_open(struct edit_history *history, const char *path);
+void edit_history_add(struct edit_history *history, const char *text); /* also to the file */
+void edit_history_close(struct edit_history *history);
+
+/* ---- edit_keys.c ---- */
+
+enum edit_end { EDIT_DONE, EDIT_DROPPED /* Ctrl-C */, EDIT_OVER /* Ctrl-D, or the terminal is gone */ };
+typedef const char *edit_name_fn(size_t i); /* returns the i-th name that Tab completes, or NULL after the last */
+struct editor {
+    struct edit_text text;
+    struct edit_screen screen;
+    struct edit_history *history;
+    edit_name_fn *names;
+    const volatile sig_atomic_t *interrupted; /* not 0 after Ctrl-C */
+    size_t place;                             /* in the history; its count: the text that is being written */
+    char *draft;                              /* this text while the user looks at the history */
+    unsigned char input[256];
+    size_t input_at, input_bytes;
+};
+/* Lets the user write a text. */
+enum edit_end edit_run(struct editor *editor);
+
+#endif
