@@ -92,7 +92,8 @@ libkvc_la_SOURCES += \
 	models/grammar/schema_number.c \
 	models/grammar/schema_string.c \
 	models/grammar/schema_text.c \
-	models/grammar/schema_types.c
+	models/grammar/schema_types.c \
+	models/grammar/sequence.c
 
 # Chat templates: a part of Jinja (jansson, utf8proc).
 libkvc_la_SOURCES += \

@@ -40,7 +40,8 @@ static bool read_format(struct serve_request *request, struct serve_error *error
                         "reasoning_format: must be auto, deepseek or none");
 }
 
-bool serve_begin(struct serve_request *request, const json_t *variables, struct serve_error *error) {
+bool serve_begin(struct serve_request *request, const struct kvc_chat_options *options, const json_t *variables,
+                 struct serve_error *error) {
     const struct serve_tokens *prompt = &request->prompts[0];
     const size_t tail = cli_min(prompt->count, TAIL);
     static const char start[] = "<|start|>assistant";
@@ -59,6 +60,8 @@ bool serve_begin(struct serve_request *request, const json_t *variables, struct 
     request->channels = bytes >= length && memcmp(text + bytes - length, start, length) == 0;
     request->wordy = json_is_true(json_object_get(variables, "thinking"));
     free(text);
+    if (request->forced && !serve_force(request, options, error))
+        return false;
     if (request->grammar && mark) { /* the grammar leaves no room for thoughts */
         snprintf(closing, sizeof closing, "\n%s\n\n", mark->close);
         return append(request, closing, error);

@@ -91,11 +91,11 @@ static const struct field fields[] = {
      "\"description\", "
      "\"parameters\": a JSON schema}}"},
     {"tool_choice", JSON, H | F, AT(tool_choice), 0, 0, 0, "auto",
-     "none; auto: the model decides; required: the answer is a call; {\"type\": \"function\", \"function\": "
+     "none; auto: the model decides; required: the answer is one call or more; {\"type\": \"function\", \"function\": "
      "{\"name\"}}: "
      "a call of this function"},
     {"parallel_tool_calls", FLAG, H, AT(parallel_tool_calls), 0, 0, 1, "true",
-     "false: the server keeps only an answer's first call"},
+     "false: an answer has at most one call; of several that the model decides on, the first"},
     {"response_format", JSON, C | H, AT(response_format), 0, 0, 0, "any text",
      "the answer's form: {\"type\": \"json_object\"}: a JSON object; {\"type\": \"json_schema\", \"json_schema\": "
      "{\"schema\": ...}}: JSON that is valid under the schema; {\"type\": \"text\"}: any text"},

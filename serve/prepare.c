@@ -102,9 +102,8 @@ static void warn_unread(struct serve *serve, const struct serve_values *values,
 static bool read_messages(struct serve_request *request, struct serve_error *error) {
     const struct serve_values *values = &request->values;
     struct kvc_chat_options options;
-    const struct kvc_message greeting = {"user", "hello"};
     struct kvc_error cause;
-    char *variables = NULL, *tools = NULL, *text = NULL;
+    char *variables = NULL, *tools = NULL;
     bool good = false;
     if (values->template_values && !json_is_object(values->template_values))
         return prepare_refuse(error, "chat_template_kwargs", "must be an object");
@@ -133,14 +132,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
         warn_unread(request->serve, values, &options);
         good = request->prompts[0].count > 0 ||
                prepare_refuse(error, "messages", "the chat template produces an empty prompt");
-        if (good && request->forced) { /* the form of calls follows from the template, not from the conversation */
-            options.earlier = NULL;
-            good = (kvc_chat_text_with(request->serve->model, &options, &greeting, 1, &text, &cause) == KVC_OK ||
-                    serve_refuse_by(error, "messages", &cause)) &&
-                   serve_tools_force(request, text, error);
-        }
-        good = good && serve_begin(request, more, error);
-        free(text);
+        good = good && serve_begin(request, &options, more, error);
     }
     cli_json_free(messages);
     cli_json_free(tools);

@@ -361,6 +361,9 @@ bool serve_reader_end(struct serve_reader *reader, bool cut) {
         reader_clear(held); /* a header without a message */
     if (reader->state == READER_IN_ARGUMENTS && reader->call.value.depth == 0 && !reader->call.value.quoted)
         reader_clear(held); /* the beginning of a mark */
+    const bool calls = reader->state == READER_IN_CALL || reader->state == READER_AFTER_CALL;
+    if (cut && calls && reader->call_count > 0)
+        reader_clear(held); /* a further call, without its name yet */
     if (reader->state == READER_IN_CALL || reader->state == READER_IN_HEADER)
         reader_release(reader);
     for (size_t i = 0; i < held->bytes; i++)

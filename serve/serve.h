@@ -114,7 +114,7 @@ struct serve_request {
     size_t bias_count;
     struct kvc_grammar *grammar;    /* that the answers match; NULL: any text */
     json_t *functions;              /* that the model may call (tools.c); NULL: none */
-    bool forced;                    /* the answers must be calls */
+    bool forced, named;             /* the answers must be calls; of one function */
     bool channels, thoughts, wordy; /* of the answers' readers */
     const char *opening;            /* what the answers' readers read first; NULL: nothing */
     char *spec;                     /* policy string */
@@ -230,17 +230,17 @@ char *serve_messages_text(const struct serve_request *request, struct serve_erro
 /* format.c: opens the grammar that the request's answers must match, if it has one. On failure, returns false and sets
  * error. */
 bool serve_format_read(struct serve_request *request, struct serve_error *error);
-/* tools.c: functions that the model may call. serve_tools_read reads them and tool_choice. If a call is required,
- * serve_tools_force opens its grammar, and lets the answer begin within a tag if the template mentions it. On
- * failure, they return false and set error. */
+/* tools.c: reads the functions that the model may call, and tool_choice. On failure, returns false and sets error. */
 bool serve_tools_read(struct serve_request *request, struct serve_error *error);
-bool serve_tools_force(struct serve_request *request, const char *prompt, struct serve_error *error);
 /* Replaces arguments that are JSON text by their value, as templates expect them. Returns false if there is no memory.
  */
 bool serve_tools_unwrap(json_t *message);
+/* force.c: opens the grammar of calls that are required. On failure, returns false and sets error. */
+bool serve_force(struct serve_request *request, const struct kvc_chat_options *options, struct serve_error *error);
 /* begin.c: finds out from a chat's prompt how its answers begin, and ends thoughts that the prompt opens if a grammar
  * leaves no room for them. `variables`: those of the template. On failure, returns false and sets error. */
-bool serve_begin(struct serve_request *request, const json_t *variables, struct serve_error *error);
+bool serve_begin(struct serve_request *request, const struct kvc_chat_options *options, const json_t *variables,
+                 struct serve_error *error);
 void serve_begin_reader(struct serve_choice *choice);
 /* body.c: parses JSON within limits. On failure, returns NULL and sets error. */
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error);

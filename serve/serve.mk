@@ -10,6 +10,7 @@ libkvcli_la_SOURCES += \
 	serve/body.c \
 	serve/choice.c \
 	serve/forecast.c \
+	serve/force.c \
 	serve/format.c \
 	serve/head.c \
 	serve/held.c \

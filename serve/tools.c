@@ -1,11 +1,8 @@
-/* tools.c - functions that a request lets the model call: they go to the chat template, and an answer in one of the
- * known forms becomes calls. */
-#include <stdlib.h>
+/* tools.c - the functions that a request lets the model call, and calls in earlier messages. */
 #include <string.h>
 
 #include "serve/serve.h"
 
-#define OPEN "<tool_call>"
 #define TOOLS_MOST 128
 
 static bool tools_refuse(struct serve_error *error, const char *field, const char *what) {
@@ -91,7 +88,8 @@ bool serve_tools_read(struct serve_request *request, struct serve_error *error) 
            read_choice(values->tool_choice, functions, &none, &request->forced, &only, error);
     if (good && request->forced && request->grammar)
         good = tools_refuse(error, "tool_choice", "requires a call, but another field gives the answer's form");
-    if (good && only) {
+    request->named = good && only;
+    if (request->named) {
         json_t *one = json_pack("[O]", find_function(functions, only));
         json_decref(functions);
         functions = one;
@@ -102,68 +100,6 @@ bool serve_tools_read(struct serve_request *request, struct serve_error *error) 
     else
         json_decref(functions);
     return good;
-}
-
-/* ---- forced calls ---- */
-
-/* Returns a copy of a schema in which local references begin with `path`, where the schema will be. */
-static json_t *moved(const json_t *schema, const char *path) {
-    json_t *copy, *value;
-    const char *name;
-    if (json_is_array(schema)) {
-        copy = json_array();
-        for (size_t i = 0; i < json_array_size(schema); i++)
-            json_array_append_new(copy, moved(json_array_get(schema, i), path));
-        return copy;
-    }
-    if (!json_is_object(schema))
-        return json_deep_copy(schema);
-    copy = json_object();
-    json_object_foreach((json_t *)(uintptr_t)schema, name, value) {
-        const char *text = strcmp(name, "$ref") == 0 ? json_string_value(value) : NULL;
-        const bool local = text && text[0] == '#' && (text[1] == '/' || !text[1]);
-        json_object_set_new(copy, name, local ? json_sprintf("%s%s", path, text + 1) : moved(value, path));
-    }
-    return copy;
-}
-
-/* Returns the schema of a call of one of the functions. `arguments`: the name of the member that has the arguments. */
-static json_t *call_schema(const json_t *functions, const char *arguments) {
-    json_t *any = json_array();
-    for (size_t i = 0; i < json_array_size(functions); i++) {
-        const json_t *function = json_array_get(functions, i), *parameters = json_object_get(function, "parameters");
-        char path[80];
-        snprintf(path, sizeof path, "#/anyOf/%zu/properties/%s", i, arguments);
-        json_t *inner = json_object_size(parameters) > 0 ? moved(parameters, path) : json_object();
-        json_object_del(inner, "$id"); /* the schema is no longer at the root */
-        json_object_del(inner, "id");
-        if (json_object_get(inner, "properties") || json_object_size(inner) == 0)
-            json_object_set_new(inner, "type", json_string("object"));
-        json_array_append_new(any,
-                              json_pack("{s:s, s:{s:{s:s}, s:o}, s:[s, s]}", "type", "object", "properties", "name",
-                                        "const", name_of(function), arguments, inner, "required", "name", arguments));
-    }
-    return json_pack("{s:o}", "anyOf", any);
-}
-
-bool serve_tools_force(struct serve_request *request, const char *prompt, struct serve_error *error) {
-    const char *arguments = strstr(prompt, "\"parameters\": dictionary") ? "parameters" : "arguments"; /* Llama 3 */
-    struct kvc_error cause = {KVC_RESOURCE, "no memory for a grammar"};
-    json_t *schema = call_schema(request->functions, arguments);
-    char *text = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
-    json_decref(schema);
-    if (!text || cli_json_lost()) {
-        cli_json_free(text);
-        return tools_lost(error);
-    }
-    const enum kvc_status status =
-        kvc_grammar_open(KVC_GRAMMAR_JSON_SCHEMA, text, strlen(text), &request->grammar, &cause);
-    cli_json_free(text);
-    if (status == KVC_RESOURCE)
-        return tools_lost(error);
-    if (status != KVC_OK)
-        return tools_refuse(error, "tools", cause.text);
-    return true;
 }
 
 /* ---- earlier calls ---- */

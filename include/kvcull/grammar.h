@@ -15,7 +15,12 @@ extern "C" {
 enum kvc_grammar_kind {
     KVC_GRAMMAR_REGEX,       /**< a regular expression of PCRE2; the whole answer must match */
     KVC_GRAMMAR_JSON_SCHEMA, /**< a JSON schema; the answer is one JSON value that is valid */
-    KVC_GRAMMAR_GBNF         /**< a grammar in llama.cpp's format, whose rule `root` is the answer */
+    KVC_GRAMMAR_GBNF,        /**< a grammar in llama.cpp's format, whose rule `root` is the answer */
+    KVC_GRAMMAR_SEQUENCE     /**< texts and JSON values in turn, as calls of functions have them. JSON:
+                                  {"before": TEXT, "items": [[PART, ...], ...], "between": TEXT, "after": TEXT}; a PART
+                                  is a TEXT or a JSON schema. The answer is `before`, one of the items, if there is
+                                  `between` any number of further items with this text before each, and `after`. A TEXT
+                                  may contain names of control tokens, such as "[TOOL_CALLS]" */
 };
 /** A set of texts. It does not change once it is open, so several threads and samplers may share it. */
 struct kvc_grammar;

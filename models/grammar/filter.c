@@ -16,15 +16,28 @@ struct grammar_filter {
     const struct kvc_model *model;
     uint32_t vocab;
     bool first; /* no token has added a byte yet */
+    bool names; /* the names of control tokens are text */
     char *text; /* the answer; bytes + SPARE <= capacity */
     size_t bytes, capacity;
     bool whole; /* the answer may end here */
 };
 
+/* Writes a token's bytes, or its name, to text [capacity]. *bytes may be more than `capacity`. */
+static bool write_token(const struct grammar_filter *filter, int32_t token, char *text, size_t capacity,
+                        size_t *bytes) {
+    const enum kvc_status status = kvc_token_bytes(filter->model, token, filter->first, text, capacity, bytes, NULL);
+    if (status == KVC_OK && *bytes == 0 && filter->names) {
+        const char *name = kvc_tokenizer_control(filter->model->tokenizer, token, bytes);
+        if (*bytes > 0 && *bytes <= capacity)
+            memcpy(text, name, *bytes);
+    }
+    return status == KVC_OK;
+}
+
 /* Writes a token's bytes after the text. Returns false if there is no such token or no memory. */
 static bool append(struct grammar_filter *filter, int32_t token, size_t *added) {
     const size_t room = filter->capacity - filter->bytes - SPARE;
-    if (kvc_token_bytes(filter->model, token, filter->first, filter->text + filter->bytes, room, added, NULL) != KVC_OK)
+    if (!write_token(filter, token, filter->text + filter->bytes, room, added))
         return false;
     if (*added <= room)
         return true;
@@ -34,8 +47,7 @@ static bool append(struct grammar_filter *filter, int32_t token, size_t *added) 
         return false;
     filter->text = grown;
     filter->capacity = capacity;
-    return kvc_token_bytes(filter->model, token, filter->first, filter->text + filter->bytes,
-                           filter->capacity - filter->bytes - SPARE, added, NULL) == KVC_OK;
+    return write_token(filter, token, filter->text + filter->bytes, filter->capacity - filter->bytes - SPARE, added);
 }
 
 static bool allows(void *user, int32_t token) {
@@ -103,6 +115,7 @@ static struct grammar_filter *open_filter(const struct kvc_model *model, const s
     filter->model = model;
     filter->vocab = vocab;
     filter->first = first;
+    filter->names = kvc_grammar_names(grammar);
     filter->capacity = 256;
     filter->text = malloc(filter->capacity);
     if (!filter->text || !kvc_matcher_open(&filter->matcher, grammar)) {

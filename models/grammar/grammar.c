@@ -27,7 +27,10 @@
 struct kvc_grammar {
     pcre2_code *code;
     struct kvc_points points;
+    bool names; /* kvc_grammar_names */
 };
+
+bool kvc_grammar_names(const struct kvc_grammar *grammar) { return grammar->names; }
 
 static enum kvc_status no_memory(struct kvc_error *error) {
     return kvc_fail(error, KVC_RESOURCE, "grammar: no memory");
@@ -81,14 +84,18 @@ enum kvc_status kvc_grammar_open(enum kvc_grammar_kind kind, const char *text, s
     case KVC_GRAMMAR_GBNF:
         status = kvc_gbnf_regex(text, bytes, &regex, error);
         break;
+    case KVC_GRAMMAR_SEQUENCE:
+        status = kvc_sequence_regex(text, bytes, &regex, error);
+        break;
     default:
-        return kvc_fail(error, KVC_USAGE, "grammar: kind %d: there are 0 to %d", (int)kind, (int)KVC_GRAMMAR_GBNF);
+        return kvc_fail(error, KVC_USAGE, "grammar: kind %d: there are 0 to %d", (int)kind, (int)KVC_GRAMMAR_SEQUENCE);
     }
     if (status == KVC_OK && regex.failed)
         status = no_memory(error);
     if (status == KVC_OK && !(made = calloc(1, sizeof *made)))
         status = no_memory(error);
     if (status == KVC_OK) {
+        made->names = kind == KVC_GRAMMAR_SEQUENCE;
         status = compile(&regex, kind == KVC_GRAMMAR_REGEX, &made->code, error);
         if (status == KVC_OK && !kvc_points_find(&made->points, regex.text, regex.bytes))
             status = no_memory(error);

@@ -19,9 +19,12 @@ void kvc_regex_literal(struct kvc_regex *regex, const char *text, size_t bytes);
 void kvc_regex_code_point(struct kvc_regex *regex, uint32_t code);
 void kvc_regex_free(struct kvc_regex *regex);
 
-/* Translate a schema or a GBNF grammar. Fail as kvc_grammar_open does. */
+/* Translate a schema, a GBNF grammar or a sequence. Fail as kvc_grammar_open does. */
 enum kvc_status kvc_schema_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
 enum kvc_status kvc_gbnf_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
+enum kvc_status kvc_sequence_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
+/* Returns true if the names of control tokens are text for the grammar. */
+bool kvc_grammar_names(const struct kvc_grammar *grammar);
 
 /* Boundary code points, ascending, perhaps repeated: between two of them, a pattern treats all characters alike. */
 struct kvc_points {

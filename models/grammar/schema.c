@@ -444,6 +444,17 @@ bool schema_call(struct schema *schema, const json_t *node, const struct schema_
     return good && (!failed || no_memory(schema));
 }
 
+void schema_define(const struct schema *schema, struct kvc_regex *out) {
+    kvc_regex_put(out, "(?(DEFINE)");
+    kvc_regex_put(out, common);
+    kvc_regex_put(out, schema->groups.text ? schema->groups.text : "");
+}
+
+void schema_close(struct schema *schema) {
+    kvc_regex_free(&schema->groups);
+    free(schema->known);
+}
+
 enum kvc_status kvc_schema_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error) {
     json_t *root = NULL;
     struct kvc_regex call = {0};
@@ -453,16 +464,13 @@ enum kvc_status kvc_schema_regex(const char *text, size_t bytes, struct kvc_rege
         return kvc_fail(error, status == KVC_RESOURCE ? status : KVC_USAGE, "%s", reason.text);
     struct schema schema = {.root = root, .error = error, .value = 1, .values = 1};
     if (schema_call(&schema, root, NULL, &call) && (!call.failed || no_memory(&schema))) {
-        kvc_regex_put(regex, "(?(DEFINE)");
-        kvc_regex_put(regex, common);
-        kvc_regex_put(regex, schema.groups.text ? schema.groups.text : "");
+        schema_define(&schema, regex);
         kvc_regex_put(regex, ")");
         kvc_regex_put(regex, call.text);
     }
     KVC_ASSERT(schema.status != KVC_OK || schema.depth == 0);
     kvc_regex_free(&call);
-    kvc_regex_free(&schema.groups);
-    free(schema.known);
+    schema_close(&schema);
     json_decref(root);
     return schema.status;
 }

@@ -38,6 +38,9 @@ __attribute__((format(printf, 3, 4))) bool schema_refuse(struct schema *schema, 
 /* Appends a call of the group for a schema, `(?&g1)`, and defines the group if it is new. Returns false if the schema
  * is refused or memory runs out. */
 bool schema_call(struct schema *schema, const json_t *node, const struct schema_place *at, struct kvc_regex *out);
+/* Appends the definitions of all groups, up to the parenthesis that ends them. */
+void schema_define(const struct schema *schema, struct kvc_regex *out);
+void schema_close(struct schema *schema); /* frees its memory */
 /* Reads an optional member that must be a whole number from 0 to `most`. *number is unchanged if it is absent. */
 bool schema_count(struct schema *schema, const json_t *node, const struct schema_place *at, const char *name,
                   uint64_t most, uint64_t *number);

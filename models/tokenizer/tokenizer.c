@@ -50,6 +50,13 @@ bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t toke
     return piece && piece->ends_turn;
 }
 
+const char *kvc_tokenizer_control(const struct kvc_tokenizer *tokenizer, int32_t token, size_t *bytes) {
+    const struct kvc_vocab_entry *piece = piece_of(tokenizer, token);
+    const bool is_control = piece && piece->kind == KVC_TOKEN_CONTROL;
+    *bytes = is_control ? piece->spelling_bytes : 0;
+    return is_control ? tokenizer->store.data + piece->spelling : NULL;
+}
+
 bool kvc_tokenizer_has_template(const struct kvc_tokenizer *tokenizer) { return tokenizer->template_count > 0; }
 
 /* ---- encoding ---- */

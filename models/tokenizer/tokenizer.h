@@ -20,6 +20,8 @@ uint32_t kvc_tokenizer_count(const struct kvc_tokenizer *tokenizer); /* number o
 int32_t kvc_tokenizer_bos(const struct kvc_tokenizer *tokenizer);    /* -1: none */
 int32_t kvc_tokenizer_eos(const struct kvc_tokenizer *tokenizer);
 bool kvc_tokenizer_ends_turn(const struct kvc_tokenizer *tokenizer, int32_t token);
+/* Returns the name [bytes] of a control token, without a NUL; NULL and 0 bytes for other tokens. */
+const char *kvc_tokenizer_control(const struct kvc_tokenizer *tokenizer, int32_t token, size_t *bytes);
 bool kvc_tokenizer_has_template(const struct kvc_tokenizer *tokenizer); /* a chat template under any name */
 
 /* Implement kvc_tokenize_marked (without marks: kvc_tokenize), kvc_detokenize and kvc_token_bytes of kvcull.h. */

@@ -27,7 +27,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct kvc_grammar *grammar;
     if (bytes < 1)
         return 0;
-    const enum kvc_grammar_kind kind = (enum kvc_grammar_kind)(data[0] % 3);
+    const enum kvc_grammar_kind kind = (enum kvc_grammar_kind)(data[0] % 4);
     const uint8_t *end = memchr(data + 1, 0, bytes - 1);
     const size_t written = end ? (size_t)(end - data - 1) : bytes - 1;
     const enum kvc_status status = kvc_grammar_open(kind, (const char *)data + 1, written, &grammar, &error);

@@ -22,6 +22,7 @@ check_PROGRAMS += \
 	tests/models/test_safetensors \
 	tests/models/test_scaled \
 	tests/models/test_schema \
+	tests/models/test_sequence \
 	tests/models/test_template \
 	tests/models/test_template_names \
 	tests/models/test_text_alone \

@@ -94,5 +94,6 @@ for name, value in (('config', config), ('tokenizer', {
         json.dump(value, file)
 with open(os.path.join(folder, 'chat_template.jinja'), 'w') as file:  # the last message is the number of the script
     file.write('{%- for t in tools or [] %}{{ t.function.name }} {% endfor %}')
+    file.write("{%- for m in messages if m.tool_calls and form == 'args' %}[TOOL_CALLS]f[ARGS]{}{% endfor %}")
     for i, (end, *_) in enumerate(SCRIPTS):
         file.write("{%%- if messages[-1].content == '%d' %%}{{ %s }}{%% endif %%}" % (i, json.dumps(end + begin(i))))

@@ -31,5 +31,5 @@ EXTRA_DIST += $(SERVE_TESTS) tests/serve/bytes_model.py tests/serve/client.py te
 	tests/serve/test_grammar.py tests/serve/test_tools.py \
 	tests/serve/test_http.py \
 	tests/serve/test_kvcull.py \
-	tests/serve/test_limits.py \
+	tests/serve/test_limits.py tests/serve/test_required.py \
 	tests/serve/test_serve.py tests/serve/test_slots.py

@@ -99,6 +99,23 @@ def grammar_ends_thoughts():
         assert len(got['content']) == 5 and got['content'].isdigit() and finish == 'stop' and len(got) == 1, (i, got)
 
 
+@case
+def control_tokens():
+    """A required call may consist of control tokens."""
+    ids = [test_tools.server.post('/tokenize', content=name)['tokens'][0] for name in ('[TOOL_CALLS]', '[ARGS]')]
+    schema = {'type': 'object', 'properties': {'x': {'enum': [1, 2]}}, 'required': ['x']}
+    fields = {'messages': [{'role': 'user', 'content': 'x'}], 'max_tokens': 500, 'tool_choice': 'required', 'temperature': 1.0,
+              'tools': [{'type': 'function', 'function': {'name': 'add', 'parameters': schema}}],
+              'chat_template_kwargs': {'form': 'args'}, 'logit_bias': {str(i): 100 for i in ids}}
+    for several in (False, True):
+        fields['parallel_tool_calls'] = several
+        tokens = ask(return_token_ids=True, **fields)['token_ids']
+        assert tokens[0] == ids[0] and ids[1] in tokens, tokens
+        got, finish = both(**fields)
+        assert list(got) == ['tool_calls'] and (finish == 'tool_calls' or several), (got, finish)
+        assert (len(got['tool_calls']) > 1) == several, 'the bias prefers a further call to the end'
+
+
 if __name__ == '__main__':
     test_tools.BASE = {'temperature': 1.0}
     run()

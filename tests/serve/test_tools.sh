@@ -9,6 +9,10 @@ for form in tagged bare; do
     client test_tools.py "$url"
     that "$form: nothing went wrong" [ ! -s "$work/$form.err" ]
 done
+"$python" "$source/tests/serve/test_required.py" template >"$work/forms.jinja" || bad 'no template of forms'
+serve forms -m "$work/bytes" --chat-template-file "$work/forms.jinja" --name forms --mem 256M -q
+client test_required.py "$url"
+that 'forms: nothing went wrong' [ ! -s "$work/forms.err" ]
 "$python" "$source/tests/serve/script_model.py" "$work/scripts" || bad 'no model of scripts'
 serve scripts -m "$work/scripts" --name scripts -q
 client test_answers.py "$url"
