@@ -27,7 +27,7 @@ function showTurn(message, index) {
         under.append(button('Edit this message', 'Edit', () => editTurn(turn, index)));
     } else {
         if (message.reasoning) said.append(thinkingBlock(message.reasoning));
-        const text = make('div');
+        const text = make('div', {className: 'text'});
         said.append(text);
         showMarkdown(text, message.content);
         const copies = button('Copy this answer', 'Copy', () => copy(message.content, copies));
@@ -62,7 +62,7 @@ const most = () => Math.max(1, Math.floor(+byId('most').value) || 1);
 function arrivingTurn(answer) {
     const said = make('div', {className: 'said'});
     const turn = make('article', {className: 'turn assistant', 'aria-label': 'Answer'}, said);
-    const text = make('div'), end = byId('end');
+    const text = make('div', {className: 'text'}), end = byId('end');
     let thinking = null;
     byId('talk').append(turn);
     const show = () => {
@@ -73,7 +73,7 @@ function arrivingTurn(answer) {
             if (!text.isConnected) said.replaceChildren(text);
             if (answer.reasoning && !thinking) said.prepend(thinking = thinkingBlock(''));
             if (thinking) thinking.lastChild.textContent = answer.reasoning;
-            showMarkdown(text, answer.content);
+            showMarkdown(text, answer.content, false);
         }
         if (follow) end.scrollIntoView({block: 'end'});
     };

@@ -35,11 +35,11 @@ function makeSide(id, spec) {
 
 /* Asks one side. An error is shown there, and the other side goes on. */
 async function askSide(side, question, signal) {
-    const answer = newAnswer(), text = make('div');
+    const answer = newAnswer(), text = make('div', {className: 'text'});
     const show = () => {
         if (answer.content || answer.reasoning || answer.over) {
             if (!text.isConnected) side.said.replaceChildren(text);
-            showMarkdown(text, answer.content || answer.reasoning);
+            showMarkdown(text, answer.content || answer.reasoning, answer.over);
         } else {
             side.said.replaceChildren(progressSign(answer));
         }

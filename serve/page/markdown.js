@@ -3,8 +3,10 @@
  * from elsewhere, and a link leads only to http, https or mail. */
 
 const MARKDOWN = typeof marked === 'object' && typeof marked.lexer === 'function';
-const MARKDOWN_MOST = 200000; /* characters; a longer text is shown as it is */
+const MARKDOWN_MOST = 100000; /* characters; a longer text is shown as it is */
+const MARKDOWN_MARKS = 500;   /* marks in a paragraph: the library's time grows with their square */
 const MARKDOWN_DEEP = 40;     /* lists and quotes within one another */
+const MARKDOWN_SLOW = 100;    /* milliseconds; a text that takes longer is shown as it is until it is whole */
 
 /* The library writes these five characters as entities. */
 const ENTITIES = {'&amp;': '&', '&lt;': '<', '&gt;': '>', '&quot;': '"', '&#39;': "'"};
@@ -83,11 +85,15 @@ function blocks(tokens, depth) {
     });
 }
 
-/* Quotes and lists are read by recursion: a line that opens very many of them is not read as Markdown. */
-const tooDeep = (text) => /^[ \t]*(?:(?:>|[-+*]|\d+[.)])[ \t]*){50}/m.test(text);
+/* Whether the library would take long over a text, or recur deeply. Code within fences is not looked at. */
+function tooHard(text) {
+    const rest = text.replace(/^(```|~~~)[^]*?^\1/gm, '');
+    const deep = /^[ \t]*(?:(?:>|[-+*]|\d+[.)])[ \t]*){50}|^[ \t]{100}[ \t]*(?:>|[-+*]|\d+[.)])/m.test(rest);
+    return deep || rest.split(/\n[ \t]*\n/).some((part) => (part.match(/[*_[`<~]/g) || []).length > MARKDOWN_MARKS);
+}
 
 function markdownTokens(text) {
-    if (!MARKDOWN || text.length > MARKDOWN_MOST || tooDeep(text)) return null;
+    if (!MARKDOWN || text.length > MARKDOWN_MOST || tooHard(text)) return null;
     try {
         return marked.lexer(text);
     } catch { /* the library gave up, as on a stack that overflows */
@@ -96,8 +102,10 @@ function markdownTokens(text) {
 }
 
 /* Shows a text that grows: blocks at the front that have not changed keep their elements, with the user's selection. */
-function showMarkdown(box, text) {
-    const tokens = markdownTokens(text);
+function showMarkdown(box, text, whole = true) {
+    const began = performance.now();
+    const tokens = box.slow && !whole ? null : markdownTokens(text);
+    box.slow = box.slow || performance.now() - began > MARKDOWN_SLOW;
     if (!tokens) {
         box.blocks = null;
         box.replaceChildren(text ? make('div', {className: 'plain-text'}, text) : '');

@@ -37,9 +37,10 @@ class PolicyForm {
         this.parts = fill(box, 'policy-form', ['method', 'spec', 'wrong-policy', 'methods', 'budget', 'chart', 'budget-now',
                                                'slider', 'forecast']);
         this.question = question;
+        this.said = null; /* the forecast for what the form and the question contain; null: not known yet */
         this.stops = budgetStops(about.context);
         this.onchange = () => {};
-        this.forecastLater = later(() => this.forecast());
+        this.soon = later(() => this.forecast());
         const {method, spec: field, slider} = this.parts;
         const help = this.parts['wrong-policy'];
         help.id = 'wrong-policy-' + PolicyForm.count++;
@@ -53,11 +54,17 @@ class PolicyForm {
         this.set(spec);
     }
 
+    forecastLater() {
+        if (this.asking) this.asking.abort();
+        this.said = null;
+        this.soon();
+    }
+
     get value() { return this.parts.spec.value.trim(); }
 
     listMethods() {
         const list = this.parts.method;
-        list.append(make('option', {value: ''}, 'written at the right'), make('option', {value: '='}, 'as the server'));
+        list.append(make('option', {value: ''}, 'as written'), make('option', {value: '='}, 'as the server'));
         for (const method of about.methods) list.append(make('option', {value: method.name}, method.name));
     }
 
@@ -100,7 +107,6 @@ class PolicyForm {
 
     async forecast() {
         const asked = this.value, question = this.question();
-        if (this.asking) this.asking.abort();
         const asking = this.asking = new AbortController();
         try {
             const said = await requestJson('kvcull/forecast', {kv: asked, ...question}, asking.signal);
@@ -109,14 +115,15 @@ class PolicyForm {
             if (!this.parts.budget.hidden) await this.forecastAll(asked, question, asking.signal);
         } catch (error) {
             if (error.name === 'AbortError') return;
-            this.wrong(error.message);
+            this.said = null;
+            this.wrong(error.param === 'kv' ? error.message : '');
+            this.parts.forecast.textContent = error.param === 'kv' ? '' : error.message;
         }
     }
 
     wrong(message) {
         this.parts['wrong-policy'].textContent = message;
         this.parts.spec.setAttribute('aria-invalid', String(Boolean(message)));
-        if (message) this.parts.forecast.textContent = '';
     }
 
     showForecast(said) {

@@ -15,11 +15,13 @@ async function request(path, body, signal) {
     }
     if (answer.ok) return answer;
     if (answer.status === 401) byId('lock').hidden = false;
-    let message = 'HTTP ' + answer.status;
+    const error = new Error('HTTP ' + answer.status);
     try {
-        message = (await answer.json()).error.message;
+        const said = (await answer.json()).error;
+        error.message = said.message;
+        error.param = said.param;
     } catch { /* a proxy's answer: the status has to do */ }
-    throw new Error(message);
+    throw error;
 }
 
 const requestJson = async (path, body, signal) => (await request(path, body, signal)).json();

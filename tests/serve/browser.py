@@ -129,8 +129,9 @@ class Page:
         self.call('Input.insertText', text=text)
 
     def place(self, selector):
-        """The middle of an element, in sight."""
-        return self.run('''(() => { const e = document.querySelector(%s); e.scrollIntoView({block: 'center'});
+        """The middle of an element, in sight, once that picture is on the screen."""
+        return self.run('''(async () => { const e = document.querySelector(%s); e.scrollIntoView({block: 'center'});
+            for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
             const box = e.getClientRects()[0]; return [box.left + box.width / 2, box.top + box.height / 2]; })()'''
                         % json.dumps(selector))
 

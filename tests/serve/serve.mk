@@ -15,6 +15,9 @@ SERVE_TESTS = \
 	tests/serve/test_lm_eval.sh \
 	tests/serve/test_openai.sh \
 	tests/serve/test_page.sh \
+	tests/serve/test_page_compare.sh \
+	tests/serve/test_page_looks.sh \
+	tests/serve/test_page_markdown.sh \
 	tests/serve/test_serve.sh \
 	tests/serve/test_slots.sh
 if HAVE_SERVER
@@ -22,7 +25,8 @@ SHELL_TESTS += $(SERVE_TESTS)
 endif
 EXTRA_DIST += $(SERVE_TESTS) tests/serve/bytes_model.py tests/serve/client.py tests/serve/lib.sh tests/serve/lm_eval_client.py \
 	tests/serve/more_clients.py \
-	tests/serve/browser.py tests/serve/page_chat.py tests/serve/page_lib.py \
+	tests/serve/browser.py tests/serve/page_chat.py tests/serve/page_compare.py tests/serve/page_lib.py \
+	tests/serve/page_looks.js tests/serve/page_looks.py tests/serve/page_markdown.py \
 	tests/serve/openai_client.py \
 	tests/serve/script_model.py tests/serve/scripts.py tests/serve/structured.py \
 	tests/serve/test_answers.py tests/serve/test_connections.py \
