@@ -44,6 +44,11 @@ client() {
 bytes_model() {
     "$python" "$source/tests/serve/bytes_model.py" "$demo" "$1" || bad 'no model of bytes'
 }
+# scripts_server: starts a server whose model writes the answers of scripts.py.
+scripts_server() {
+    "$python" "$source/tests/serve/script_model.py" "$work/scripts" || bad 'no model of scripts'
+    serve scripts -m "$work/scripts" --name scripts -q
+}
 # tools_template FILE: a chat template that names the functions of a request and writes earlier calls.
 tools_template() {
     cat >"$1" <<'END'

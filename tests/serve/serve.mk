@@ -23,7 +23,7 @@ SERVE_TESTS = \
 if HAVE_SERVER
 SHELL_TESTS += $(SERVE_TESTS)
 endif
-EXTRA_DIST += $(SERVE_TESTS) tests/serve/bytes_model.py tests/serve/client.py tests/serve/lib.sh tests/serve/lm_eval_client.py \
+EXTRA_DIST += $(SERVE_TESTS) tests/serve/answers_client.py tests/serve/bytes_model.py tests/serve/client.py tests/serve/lib.sh tests/serve/lm_eval_client.py \
 	tests/serve/more_clients.py \
 	tests/serve/browser.py tests/serve/page_chat.py tests/serve/page_compare.py tests/serve/page_lib.py \
 	tests/serve/page_looks.js tests/serve/page_looks.py tests/serve/page_markdown.py \

@@ -9,4 +9,6 @@ bytes_model "$work/bytes"
 tools_template "$work/template"
 serve bytes -m "$work/bytes" --chat-template-file "$work/template" --name bytes -q
 client openai_client.py "$words" "$url"
+scripts_server
+client answers_client.py "$url" openai
 finish

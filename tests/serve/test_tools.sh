@@ -13,8 +13,7 @@ done
 serve forms -m "$work/bytes" --chat-template-file "$work/forms.jinja" --name forms --mem 256M -q
 client test_required.py "$url"
 that 'forms: nothing went wrong' [ ! -s "$work/forms.err" ]
-"$python" "$source/tests/serve/script_model.py" "$work/scripts" || bad 'no model of scripts'
-serve scripts -m "$work/scripts" --name scripts -q
+scripts_server
 client test_answers.py "$url"
 that 'scripts: nothing went wrong' [ ! -s "$work/scripts.err" ]
 finish
