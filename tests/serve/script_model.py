@@ -60,7 +60,7 @@ count, width = len(vocab), (len(vocab) + 63) // 64 * 64
 config = {'architectures': ['LlamaForCausalLM'], 'model_type': 'llama', 'hidden_size': width, 'intermediate_size': 64,
           'num_hidden_layers': 1, 'num_attention_heads': 1, 'num_key_value_heads': 1, 'head_dim': 32, 'vocab_size': count,
           'max_position_embeddings': 8192, 'rms_norm_eps': 1e-5, 'rope_theta': 10000.0, 'tie_word_embeddings': False,
-          'hidden_act': 'silu', 'bos_token_id': vocab['<s>'], 'eos_token_id': vocab['</s>'], 'pad_token_id': vocab['<pad>']}
+          'hidden_act': 'silu', 'bos_token_id': vocab['<s>'], 'eos_token_id': [vocab['</s>'], vocab['<|end|>']], 'pad_token_id': vocab['<pad>']}
 layer = 'model.layers.0.'
 tensors = {'model.embed_tokens.weight': (count, width), 'lm_head.weight': (count, width), 'model.norm.weight': (width,),
            layer + 'input_layernorm.weight': (width,), layer + 'post_attention_layernorm.weight': (width,)}

@@ -1,7 +1,7 @@
 """scripts.py - answers of models in all forms that the server knows: how the prompt ends, the answer's tokens (a text is cut
 at random; control tokens are their own), the reasoning, the content, and the calls. Two functions may be called: add,
 stop."""
-CONTROL = ['<|channel|>', '<|message|>', '<|constrain|>', '<|call|>', '[TOOL_CALLS]', '[ARGS]', '<|python_tag|>',
+CONTROL = ['<|channel|>', '<|message|>', '<|constrain|>', '<|call|>', '<|end|>', '<|return|>', '[TOOL_CALLS]', '[ARGS]', '<|python_tag|>',
            '<|START_ACTION|>', '<|END_ACTION|>', '<|tool_call|>', '[THINK]', '[/THINK]', '<unrelated>']
 CITY = '{"city": "Zürich \\u00e9\\ud83d\\ude00", "days": [1, 2, {"a": null}], "note": "</tool_call> \\"<think>\\""}'
 ADD = '{"name": "add", "arguments": ' + CITY + '}'
@@ -33,11 +33,11 @@ SCRIPTS = [
     ('', 'Action: ```json\n[\n  {\n    "tool_name": "add",\n    "parameters": ' + CITY + '\n  }\n]```', '', '', [('add', CITY)]),
     # gpt-oss: with its control tokens, then with their names as text
     ('<|start|>assistant', ['<|channel|>', 'commentary to=functions.add ', '<|constrain|>', 'json', '<|message|>', CITY,
-                            '<|call|>'], '', '', [('add', CITY)]),
-    ('<|start|>assistant', '<|channel|>analysis<|message|>I analyse this.<|end|><|start|>assistant<|channel|>commentary '
-     'to=functions.add <|constrain|>json<|message|>' + CITY + '<|call|>', 'I analyse this.', '', [('add', CITY)]),
-    ('<|start|>assistant', '<|channel|>analysis<|message|>I analyse that.<|end|><|start|>assistant<|channel|>final'
-     '<|message|>The final word, ü.', 'I analyse that.', 'The final word, ü.', []),
+                            '<|call|>', 'not read any more'], '', '', [('add', CITY)]),
+    ('<|start|>assistant', ['<|channel|>analysis<|message|>I analyse this.', '<|end|>', '<|start|>assistant<|channel|>'
+                            'commentary to=functions.add <|constrain|>json<|message|>' + CITY], 'I analyse this.', '', [('add', CITY)]),
+    ('<|start|>assistant', ['<|channel|>analysis<|message|>I analyse that.<|end|><|start|>assistant<|channel|>final'
+                            '<|message|>The final word, ü.', '<|return|>', 'nor this'], 'I analyse that.', 'The final word, ü.', []),
     # no calls
     ('', ['Plain text with an ', '<unrelated>', 'control token, {"name": "add"}.\n '], '',
      'Plain text with an control token, {"name": "add"}.\n ', []),
