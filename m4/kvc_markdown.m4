@@ -1,5 +1,5 @@
-# KVC_MARKDOWN: the option --with-markdown. Sets MARKDOWN_JS to the file of the library marked, which the build puts into the
-# server's page, or to nothing. The library is data here: no program of the build runs it.
+# KVC_MARKDOWN: the option --with-markdown. Sets MARKDOWN_JS to the file of the library marked, which the build puts
+# into the server's page, or to nothing. The library is data here: no program of the build runs it.
 AC_DEFUN([KVC_MARKDOWN], [
     AC_ARG_WITH([markdown], [AS_HELP_STRING([--with-markdown=auto|yes|no|FILE],
         [Markdown in the server's page, by marked.min.js of the library marked, from version 4 (auto)])],

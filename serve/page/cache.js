@@ -1,6 +1,6 @@
-/* cache.js - the view of a cache: bytes beside those of full, and the text, shaded by the share of the cache's lists that
- * hold each token. A list belongs to one layer and KV head. One token is looked at: by mouse, by touch or by the arrow
- * keys. */
+/* cache.js - the view of a cache: bytes beside those of full, and the text, shaded by the share of the cache's lists
+ * that hold each token. A list belongs to one layer and KV head. One token is looked at: by mouse, by touch or by the
+ * arrow keys. */
 
 const LOOK_HINT = 'Point at a token, or use the arrow keys, to see when it was lost and where.';
 let cacheViews = 0;
@@ -83,7 +83,9 @@ class CacheView {
         const {cache, state, full} = this.answer.bytes, held = cache + state;
         this.parts.held.textContent = byteSize(held);
         this.parts.of.textContent = `${share(held, full)} of the ${byteSize(full)} of full`;
-        this.setBar(full ? Math.min(100, (100 * held) / full) : 0, this.parts.held.textContent + ', ' + this.parts.of.textContent);
+        this.setBar(
+            full ? Math.min(100, (100 * held) / full) : 0,
+            this.parts.held.textContent + ', ' + this.parts.of.textContent);
     }
 
     showFacts() {
@@ -131,8 +133,14 @@ class CacheView {
 
     move(event) {
         const last = this.spans.length - 1, at = this.at;
-        const steps = {ArrowLeft: () => at - 1, ArrowRight: () => at + 1, ArrowUp: () => this.lineStep(-1),
-                       ArrowDown: () => this.lineStep(1), Home: () => 0, End: () => last};
+        const steps = {
+            ArrowLeft: () => at - 1,
+            ArrowRight: () => at + 1,
+            ArrowUp: () => this.lineStep(-1),
+            ArrowDown: () => this.lineStep(1),
+            Home: () => 0,
+            End: () => last
+        };
         if (last < 0 || !Object.hasOwn(steps, event.key) || event.ctrlKey || event.metaKey || event.altKey) return;
         event.preventDefault();
         this.lookAt(at < 0 ? 0 : Math.max(0, Math.min(last, steps[event.key]())));
@@ -149,14 +157,17 @@ class CacheView {
     }
 
     describe() {
-        const {held, lost, layers, prompt} = this.answer, at = this.at, share_ = held && held[at];
-        const piece = this.spans[at].textContent.replace(/\n/g, '↵');
-        const place = at < prompt.length ? `token ${number(at + 1)} of the prompt` : `token ${number(at - prompt.length + 1)} of the answer`;
+        const {held, lost, layers, prompt} = this.answer, at = this.at, percent = held && held[at];
+        const piece = this.spans[at].textContent.replace(/\n/g, '↵').trim() || '␣';
+        const place = at < prompt.length ? `token ${number(at + 1)} of the prompt` :
+                                           `token ${number(at - prompt.length + 1)} of the answer`;
         let state = 'not in the cache yet';
-        if (share_ > 0) state = share_ === 100 ? 'every list holds it' : `${share_} % of the lists hold it`;
-        if (share_ === 0) state = 'lost' + (lost && lost[at] ? ' ' + this.whenLost(lost[at]) : '') + ': no list holds it';
+        if (percent > 0) state = percent === 100 ? 'every list holds it' : `${percent} % of the lists hold it`;
+        if (percent === 0)
+            state = 'lost' + (lost && lost[at] ? ' ' + this.whenLost(lost[at]) : '') + ': no list holds it';
         const lines = [make('div', {}, make('b', {}, '“' + piece + '”'), ` ${place}: ${state}.`)];
-        if (layers && layers.length && at < layers[0].length) lines.push(...this.layerStrip(layers.map((text) => +text[at])));
+        if (layers && layers.length && at < layers[0].length)
+            lines.push(...this.layerStrip(layers.map((text) => +text[at])));
         this.parts.look.replaceChildren(...lines);
     }
 
@@ -167,9 +178,11 @@ class CacheView {
             cell.style.setProperty('--h', (100 * level) / 9);
             return cell;
         });
-        const held = levels.map((level, layer) => [level, layer]).filter(([level]) => level > 0).map(([, layer]) => layer);
+        const held =
+            levels.map((level, layer) => [level, layer]).filter(([level]) => level > 0).map(([, layer]) => layer);
         const text = held.length === levels.length ? `in each of the ${levels.length} layers` :
-            held.length ? `in ${held.length} of ${levels.length} layers: ${ranges(held)}` : `in none of the ${levels.length} layers`;
+            held.length ? `in ${held.length} of ${levels.length} layers: ${ranges(held)}` :
+                          `in none of the ${levels.length} layers`;
         const strip = make('div', {className: 'layers', 'aria-hidden': 'true'}, ...cells);
         return [strip, make('div', {className: 'dim'}, 'Held ' + text + '.')];
     }

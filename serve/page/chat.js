@@ -20,8 +20,9 @@ function thinkingBlock(text) {
 
 function showTurn(message, index) {
     const said = make('div', {className: 'said'}), under = make('div', {className: 'under'});
-    const turn = make('article', {className: 'turn ' + message.role, 'aria-label': message.role === 'user' ? 'You' : 'Answer'},
-                      said, under);
+    const turn = make(
+        'article', {className: 'turn ' + message.role, 'aria-label': message.role === 'user' ? 'You' : 'Answer'}, said,
+        under);
     if (message.role === 'user') {
         said.textContent = message.content;
         under.append(button('Edit this message', 'Edit', () => editTurn(turn, index)));
@@ -51,14 +52,14 @@ function showChat() {
 
 function questionOf(messages) {
     const system = byId('system').value.trim() ? [{role: 'system', content: byId('system').value}] : [];
-    return system.concat(messages.map(({role, content, reasoning}) =>
-        reasoning ? {role, content, reasoning_content: reasoning} : {role, content}));
+    return system.concat(messages.map(
+        ({role, content, reasoning}) => reasoning ? {role, content, reasoning_content: reasoning} : {role, content}));
 }
 
 const most = () => Math.max(1, Math.floor(+byId('most').value) || 1);
 
-/* Shows an answer that arrives, as a turn that showTurns replaces when the answer is over. Returns a function that brings
- * it up to date. */
+/* Shows an answer that arrives, as a turn that showTurns replaces when the answer is over. Returns a function that
+ * brings it up to date. */
 function arrivingTurn(answer) {
     const said = make('div', {className: 'said'});
     const turn = make('article', {className: 'turn assistant', 'aria-label': 'Answer'}, said);
@@ -98,12 +99,20 @@ async function answerChat(seed) {
     show();
     byId('end').scrollIntoView({block: 'end'});
     try {
-        await converse({messages: questionOf(mine.messages), kv, seed, max_tokens: most(), temperature: +byId('heat').value,
-                        cache_prompt: true}, answer, stop.signal, () => {
-            if (!here()) return;
-            show();
-            chatCache.show(answer);
-        });
+        await converse(
+            {
+                messages: questionOf(mine.messages),
+                kv,
+                seed,
+                max_tokens: most(),
+                temperature: +byId('heat').value,
+                cache_prompt: true
+            },
+            answer, stop.signal, () => {
+                if (!here()) return;
+                show();
+                chatCache.show(answer);
+            });
     } catch (error) {
         if (error.name !== 'AbortError' && here()) wrong(error.message);
     }
@@ -111,9 +120,11 @@ async function answerChat(seed) {
     if (busy === stop) setBusy(null);
     if (!answer.over && !answer.content && !answer.reasoning) return false;
     const fast = speed(answer);
-    const note = (answer.bytes ? `${byteSize(answer.bytes.cache + answer.bytes.state)} of ${byteSize(answer.bytes.full)}` : '') +
+    const note =
+        (answer.bytes ? `${byteSize(answer.bytes.cache + answer.bytes.state)} of ${byteSize(answer.bytes.full)}` : '') +
         (fast ? ` · ${fast.toFixed(1)} tokens per second` : '') + (answer.over ? '' : ' · stopped');
-    mine.messages.push({role: 'assistant', content: answer.content, reasoning: answer.reasoning || undefined, kv, seed, note});
+    mine.messages.push(
+        {role: 'assistant', content: answer.content, reasoning: answer.reasoning || undefined, kv, seed, note});
     keep(mine);
     return true;
 }
@@ -169,7 +180,9 @@ function editTurn(turn, index) {
         const edits = byId('talk').children[index];
         if (edits) edits.querySelector('button').focus();
     };
-    const send = () => { if (area.value.trim() && !busy) sendEdited(index, area.value); };
+    const send = () => {
+        if (area.value.trim() && !busy) sendEdited(index, area.value);
+    };
     area.addEventListener('keydown', (event) => {
         if (event.key === 'Escape') back();
         if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
@@ -177,8 +190,9 @@ function editTurn(turn, index) {
             send();
         }
     });
-    turn.replaceChildren(make('div', {className: 'edit'}, area, make('div', {className: 'row'}, button('Send', 'Send', send, ''),
-                                                                   button('Cancel', 'Cancel', back, 'plain'))));
+    turn.replaceChildren(make(
+        'div', {className: 'edit'}, area,
+        make('div', {className: 'row'}, button('Send', 'Send', send, ''), button('Cancel', 'Cancel', back, 'plain'))));
     area.focus();
 }
 
@@ -227,10 +241,10 @@ function removeChat(one) {
     if (one.id === chat.id) openChat(newChat());
     else listChats();
     byId('deleted').replaceChildren('Chat deleted. ', button('Undo: bring the deleted chat back', 'Undo', () => {
-        keepChat(one);
-        byId('deleted').textContent = '';
-        openChat(one);
-    }));
+                                        keepChat(one);
+                                        byId('deleted').textContent = '';
+                                        openChat(one);
+                                    }));
     byId('anew').focus();
 }
 
@@ -246,8 +260,12 @@ function submitQuestion(event) {
 
 function beginChat() {
     chatCache = new CacheView(byId('chat-cache'));
-    policyForm = new PolicyForm(byId('chat-policy'), about.kv, () => ({
-        messages: questionOf(chat.messages.concat({role: 'user', content: byId('ask').value || ' '})), max_tokens: most()}));
+    policyForm = new PolicyForm(
+        byId('chat-policy'), about.kv,
+        () => ({
+            messages: questionOf(chat.messages.concat({role: 'user', content: byId('ask').value || ' '})),
+            max_tokens: most()
+        }));
     byId('form').addEventListener('submit', submitQuestion);
     byId('ask').addEventListener('keydown', (event) => {
         if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;

@@ -17,10 +17,13 @@ function readChat(text) {
     let chat = null;
     try {
         chat = JSON.parse(text);
-    } catch { /* no JSON */ }
-    const good = chat && typeof chat.id === 'string' && typeof chat.system === 'string' && Number.isFinite(chat.changed) &&
-        Array.isArray(chat.messages) && chat.messages.every((message) => message && typeof message.content === 'string' &&
-                                                            ['user', 'assistant'].includes(message.role));
+    } catch { /* no JSON */
+    }
+    const good = chat && typeof chat.id === 'string' && typeof chat.system === 'string' &&
+        Number.isFinite(chat.changed) && Array.isArray(chat.messages) &&
+        chat.messages.every(
+            (message) =>
+                message && typeof message.content === 'string' && ['user', 'assistant'].includes(message.role));
     return good ? chat : null;
 }
 
@@ -29,10 +32,12 @@ function keptChats() {
     const chats = [];
     try {
         for (let i = 0; i < localStorage.length; i++) {
-            const name = localStorage.key(i), chat = name.startsWith(CHAT_PREFIX) && readChat(localStorage.getItem(name));
+            const name = localStorage.key(i),
+                  chat = name.startsWith(CHAT_PREFIX) && readChat(localStorage.getItem(name));
             if (chat && name === CHAT_PREFIX + chat.id) chats.push(chat);
         }
-    } catch { /* the browser allows no storage */ }
+    } catch { /* the browser allows no storage */
+    }
     return chats.sort((one, other) => other.changed - one.changed);
 }
 
@@ -50,5 +55,6 @@ function keepChat(chat) {
 function dropChat(chat) {
     try {
         localStorage.removeItem(CHAT_PREFIX + chat.id);
-    } catch { /* it was not kept */ }
+    } catch { /* it was not kept */
+    }
 }

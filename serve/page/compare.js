@@ -1,13 +1,13 @@
 /* compare.js - two methods side by side: one question, two policies, both answers and both caches. */
 
-const EXAMPLE = `The ferry to the outer islands leaves from the second pier when the tide is high, and takes two hours. In winter \
-the ferry does not run on Sundays, and the mail is brought by a small plane. The lighthouse was built in 1871 and is painted \
-red and white. Fishermen sell what they have caught on the first pier before eight. The name of the harbour master is Ada \
-Lindqvist. There are three inns, and the oldest one has a room with a view of the whole bay. The school has forty pupils, who \
-come by boat from six villages, and its roof was blown away in the storm of 1953. Two bakers share one oven by the church, one \
-of them from four in the morning on and the other in the afternoon. On the hill above the town stands a windmill that has \
-ground no corn for eighty years, and in which a painter lives from May to September. The road to the north ends at a bridge \
-that was never finished.
+const EXAMPLE = `The ferry to the outer islands leaves from the second pier when the tide is high, and takes two \
+hours. In winter the ferry does not run on Sundays, and the mail is brought by a small plane. The lighthouse was \
+built in 1871 and is painted red and white. Fishermen sell what they have caught on the first pier before eight. The \
+name of the harbour master is Ada Lindqvist. There are three inns, and the oldest one has a room with a view of the \
+whole bay. The school has forty pupils, who come by boat from six villages, and its roof was blown away in the storm \
+of 1953. Two bakers share one oven by the church, one of them from four in the morning on and the other in the \
+afternoon. On the hill above the town stands a windmill that has ground no corn for eighty years, and in which a \
+painter lives from May to September. The road to the north ends at a bridge that was never finished.
 
 What is the name of the harbour master?`;
 
@@ -23,7 +23,8 @@ function duelQuestion() {
 
 function makeSide(id, spec) {
     const box = byId('side-' + id), title = byId('title-' + id).querySelector('span');
-    const form = make('div'), said = make('div', {className: 'duel-said said', role: 'log', 'aria-label': 'Answer ' + id.toUpperCase()});
+    const form = make('div'),
+          said = make('div', {className: 'duel-said said', role: 'log', 'aria-label': 'Answer ' + id.toUpperCase()});
     const failed = make('p', {className: 'bad', role: 'alert'}), cache = make('div');
     box.append(form, said, failed, cache);
     const side = {said, failed, view: new CacheView(cache), policy: new PolicyForm(form, spec, duelQuestion)};
@@ -61,7 +62,11 @@ async function askBoth(event) {
     duel = new AbortController();
     byId('duel-send').hidden = true;
     byId('duel-stop').hidden = false;
-    const question = {...duelQuestion(), temperature: +byId('duel-heat').value, seed: Math.max(0, Math.floor(+byId('duel-seed').value) || 0)};
+    const question = {
+        ...duelQuestion(),
+        temperature: +byId('duel-heat').value,
+        seed: Math.max(0, Math.floor(+byId('duel-seed').value) || 0)
+    };
     await Promise.all(sides.map((side) => askSide(side, question, duel.signal)));
     duel = null;
     byId('duel-send').hidden = false;
@@ -71,7 +76,9 @@ async function askBoth(event) {
 function beginCompare() {
     /* The server's own policy beside a simple one of the same budget. */
     const own = about.kv, budget = parsePolicy(own)[0].budget || 128;
-    sides.push(makeSide('a', own), makeSide('b', parsePolicy(own)[0].name === 'streaming' ? 'full' : 'streaming:budget=' + budget));
+    sides.push(
+        makeSide('a', own),
+        makeSide('b', parsePolicy(own)[0].name === 'streaming' ? 'full' : 'streaming:budget=' + budget));
     sides[0].view.other = sides[1].view;
     sides[1].view.other = sides[0].view;
     byId('view-compare').addEventListener('submit', askBoth);

@@ -1,6 +1,6 @@
-/* markdown.js - shows Markdown. The library only reads it; the elements are made here, one kind after the other, so that no
- * text of the model becomes HTML. HTML in the text is shown as text, pictures are shown as links, since nothing is loaded
- * from elsewhere, and a link leads only to http, https or mail. */
+/* markdown.js - shows Markdown. The library only reads it; the elements are made here, one kind after the other, so
+ * that no text of the model becomes HTML. HTML in the text is shown as text, pictures are shown as links, since
+ * nothing is loaded from elsewhere, and a link leads only to http, https or mail. */
 
 const MARKDOWN = typeof marked === 'object' && typeof marked.lexer === 'function';
 const MARKDOWN_MOST = 100000; /* characters; a longer text is shown as it is */
@@ -9,30 +9,39 @@ const MARKDOWN_DEEP = 40;     /* lists and quotes within one another */
 const MARKDOWN_SLOW = 100;    /* milliseconds; a text that takes longer is shown as it is until it is whole */
 
 /* The library writes these five characters as entities. */
-const ENTITIES = {'&amp;': '&', '&lt;': '<', '&gt;': '>', '&quot;': '"', '&#39;': "'"};
+const ENTITIES = {
+    '&amp;': '&',
+    '&lt;': '<',
+    '&gt;': '>',
+    '&quot;': '"',
+    '&#39;': '\''
+};
 const unescapeText = (text) => text.replace(/&(amp|lt|gt|quot|#39);/g, (entity) => ENTITIES[entity]);
 
 function safeLink(href, children) {
     let url = null;
     try {
         url = new URL(unescapeText(href));
-    } catch { /* not an address: its text is shown */ }
+    } catch { /* not an address: its text is shown */
+    }
     if (!url || !['http:', 'https:', 'mailto:'].includes(url.protocol)) return make('span', {}, ...children);
     return make('a', {href: url.href, target: '_blank', rel: 'noopener noreferrer nofollow'}, ...children);
 }
 
 function codeBlock(text, language) {
     const copies = button('Copy the code', 'Copy', () => copy(text, copies));
-    return make('figure', {className: 'code'},
-                make('figcaption', {}, make('span', {}, language || 'code'), copies),
-                make('pre', {tabIndex: 0}, make('code', {}, text)));
+    return make(
+        'figure', {className: 'code'}, make('figcaption', {}, make('span', {}, language || 'code'), copies),
+        make('pre', {tabIndex: 0}, make('code', {}, text)));
 }
 
 function tableOf(token, depth) {
     const row = (cells, tag) => make('tr', {}, ...cells.map((cell) => make(tag, {}, ...inlines(cell.tokens, depth))));
-    return make('div', {className: 'table', tabIndex: 0},
-                make('table', {}, make('thead', {}, row(token.header, 'th')),
-                     make('tbody', {}, ...token.rows.map((cells) => row(cells, 'td')))));
+    return make(
+        'div', {className: 'table', tabIndex: 0},
+        make(
+            'table', {}, make('thead', {}, row(token.header, 'th')),
+            make('tbody', {}, ...token.rows.map((cells) => row(cells, 'td')))));
 }
 
 function listOf(token, depth) {

@@ -1,5 +1,5 @@
-/* policy.js - the form for a policy: any text that --kv takes, a list of methods that writes it, and a slider for its budget.
- * Beside the slider stands what the cache will hold, which the server computes before anything is sent. */
+/* policy.js - the form for a policy: any text that --kv takes, a list of methods that writes it, and a slider for its
+ * budget. Beside the slider stands what the cache will hold, which the server computes before anything is sent. */
 
 /* The methods of a policy, as {name, budget: its text or null}. What a policy may contain, the server decides. */
 function parsePolicy(text) {
@@ -18,10 +18,12 @@ function withBudget(text, budget) {
     const first = parsePolicy(text).map((part) => part.budget).find((value) => value !== null);
     if (first !== undefined)
         return text.replace(/([:,]budget=)([^,+]*)/g, (all, option, value) => value === first ? option + budget : all);
-    return text.split('+').map((part) => {
-        if (!hasBudget(methodOf(part.split(':')[0].trim()))) return part;
-        return part + (part.includes(':') ? ',' : ':') + 'budget=' + budget;
-    }).join('+');
+    return text.split('+')
+        .map((part) => {
+            if (!hasBudget(methodOf(part.split(':')[0].trim()))) return part;
+            return part + (part.includes(':') ? ',' : ':') + 'budget=' + budget;
+        })
+        .join('+');
 }
 
 /* The slider's budgets: 16, 24, 32, 48 and so on, up to the context. */
@@ -34,8 +36,9 @@ function budgetStops(context) {
 class PolicyForm {
     /* `question` returns what a forecast is for: messages and max_tokens. */
     constructor(box, spec, question) {
-        this.parts = fill(box, 'policy-form', ['method', 'spec', 'wrong-policy', 'methods', 'budget', 'chart', 'budget-now',
-                                               'slider', 'forecast']);
+        this.parts = fill(
+            box, 'policy-form',
+            ['method', 'spec', 'wrong-policy', 'methods', 'budget', 'chart', 'budget-now', 'slider', 'forecast']);
         this.question = question;
         this.said = null; /* the forecast for what the form and the question contain; null: not known yet */
         this.stops = budgetStops(about.context);
@@ -86,13 +89,17 @@ class PolicyForm {
 
     changed() {
         const parts = parsePolicy(this.value), {method, methods, slider} = this.parts, budget = this.budget();
-        method.value = this.value === about.kv ? '=' : parts.length === 1 && methodOf(parts[0].name) ? parts[0].name : '';
-        methods.replaceChildren(...parts.map((part) => methodOf(part.name)).filter(Boolean).map(
-            (one) => make('li', {}, make('b', {}, one.name), ': ' + one.summary)));
+        method.value = this.value === about.kv            ? '=' :
+            parts.length === 1 && methodOf(parts[0].name) ? parts[0].name :
+                                                            '';
+        methods.replaceChildren(...parts.map((part) => methodOf(part.name))
+                                    .filter(Boolean)
+                                    .map((one) => make('li', {}, make('b', {}, one.name), ': ' + one.summary)));
         const usable = parts.some((part) => part.budget !== null || hasBudget(methodOf(part.name)));
         this.parts.budget.hidden = !usable;
         this.parts['budget-now'].textContent = budget ?? 'none written';
-        slider.setAttribute('aria-valuetext', budget === null ? 'none written' : budget + (/%$/.test(budget) ? '' : ' entries'));
+        slider.setAttribute(
+            'aria-valuetext', budget === null ? 'none written' : budget + (/%$/.test(budget) ? '' : ' entries'));
         if (budget !== null && /^\d+$/.test(budget)) slider.value = this.nearest(+budget);
         this.onchange();
         this.forecastLater();

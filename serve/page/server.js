@@ -9,7 +9,8 @@ async function request(path, body, signal) {
     if (body) headers['Content-Type'] = 'application/json';
     let answer;
     try {
-        answer = await fetch(path, {method: body ? 'POST' : 'GET', headers, signal, body: body && JSON.stringify(body)});
+        answer =
+            await fetch(path, {method: body ? 'POST' : 'GET', headers, signal, body: body && JSON.stringify(body)});
     } catch (error) {
         throw error.name === 'AbortError' ? error : new Error('The server does not answer.');
     }
@@ -20,7 +21,8 @@ async function request(path, body, signal) {
         const said = (await answer.json()).error;
         error.message = said.message;
         error.param = said.param;
-    } catch { /* a proxy's answer: the status has to do */ }
+    } catch { /* a proxy's answer: the status has to do */
+    }
     throw error;
 }
 
@@ -28,8 +30,22 @@ const requestJson = async (path, body, signal) => (await request(path, body, sig
 
 /* An answer while it arrives: its text, its tokens, and what the cache holds of prompt and answer. */
 function newAnswer() {
-    return {content: '', reasoning: '', prompt: [], pieces: [], held: null, bytes: null, lost: null, layers: null,
-            progress: null, finish: null, over: false, began: performance.now(), first: 0, last: 0};
+    return {
+        content: '',
+        reasoning: '',
+        prompt: [],
+        pieces: [],
+        held: null,
+        bytes: null,
+        lost: null,
+        layers: null,
+        progress: null,
+        finish: null,
+        over: false,
+        began: performance.now(),
+        first: 0,
+        last: 0
+    };
 }
 
 /* Takes one event of the stream into the answer. */
@@ -80,7 +96,11 @@ async function converse(question, answer, signal, show) {
         for await (const text of events(response.body)) {
             if (text === '[DONE]') answer.over = true;
             else receive(answer, JSON.parse(text));
-            if (!waits) waits = requestAnimationFrame(() => { waits = 0; show(); });
+            if (!waits)
+                waits = requestAnimationFrame(() => {
+                    waits = 0;
+                    show();
+                });
         }
         if (!answer.over) throw new Error('The answer ended early.');
     } finally {
@@ -91,12 +111,14 @@ async function converse(question, answer, signal, show) {
 
 /* Tokens per second of an answer; 0: unknown. The first token counts to the prompt's time. */
 const speed = (answer) => answer.pieces.length > 1 && answer.last > answer.first ?
-    (answer.pieces.length - 1) / ((answer.last - answer.first) / 1000) : 0;
+    (answer.pieces.length - 1) / ((answer.last - answer.first) / 1000) :
+    0;
 
 /* A sign that the prompt is read, with as much of it as the server reports. */
 function progressSign(answer) {
     const {total, processed} = answer.progress || {};
-    const text = total ? `Reading the prompt: ${number(processed)} of ${number(total)} tokens` : 'Waiting for the server';
+    const text =
+        total ? `Reading the prompt: ${number(processed)} of ${number(total)} tokens` : 'Waiting for the server';
     const bar = make('progress', {'aria-label': text});
     if (total) {
         bar.max = total;

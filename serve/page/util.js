@@ -65,7 +65,8 @@ async function copy(text, from) {
     setTimeout(() => { from.textContent = before; }, 1500);
 }
 
-/* Whether the end of the conversation is in sight, above the field for messages; then it should stay so while it grows. */
+/* Whether the end of the conversation is in sight, above the field for messages; then it should stay so while it
+ * grows. */
 const inSight = (end) => end.getBoundingClientRect().top <= byId('form').getBoundingClientRect().top + 40;
 
 /* Copies a template's content into a box, and returns the parts with the given classes by name. */

@@ -1,5 +1,6 @@
-"""browser.py - Chromium for tests, spoken to over its debugging pipe: real keys, mouse and touch, with the page's own security
-policy in force."""
+"""browser.py - Chromium for tests, spoken to over its debugging pipe: real keys, mouse and touch, with the page's own
+security policy in force."""
+
 import base64
 import json
 import os
@@ -8,22 +9,50 @@ import subprocess
 import time
 
 LIMIT = 120  # seconds; what has not happened by then will not
-KEYS = {'Enter': 13, 'Tab': 9, 'Escape': 27, 'ArrowLeft': 37, 'ArrowUp': 38, 'ArrowRight': 39, 'ArrowDown': 40,
-        'Home': 36, 'End': 35, ' ': 32, 'Backspace': 8}
+KEYS = {
+    'Enter': 13,
+    'Tab': 9,
+    'Escape': 27,
+    'ArrowLeft': 37,
+    'ArrowUp': 38,
+    'ArrowRight': 39,
+    'ArrowDown': 40,
+    'Home': 36,
+    'End': 35,
+    ' ': 32,
+    'Backspace': 8,
+}
 
 
 class Browser:
     def __init__(self, program, folder):
         ours, theirs = os.pipe(), os.pipe()  # what it reads, what it writes
+
         def wire():
             high = [os.dup(ours[0]), os.dup(theirs[1])]
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
+
         self.process = subprocess.Popen(
-            [program, '--headless=new', '--no-sandbox', '--disable-gpu', '--remote-debugging-pipe', '--hide-scrollbars',
-             '--no-first-run', '--disable-background-networking', '--disable-component-update',
-             '--force-color-profile=srgb', '--user-data-dir=' + folder, 'about:blank'],
-            preexec_fn=wire, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [
+                program,
+                '--headless=new',
+                '--no-sandbox',
+                '--disable-gpu',
+                '--remote-debugging-pipe',
+                '--hide-scrollbars',
+                '--no-first-run',
+                '--disable-background-networking',
+                '--disable-component-update',
+                '--force-color-profile=srgb',
+                '--user-data-dir=' + folder,
+                'about:blank',
+            ],
+            preexec_fn=wire,
+            close_fds=False,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         os.close(ours[0])
         os.close(theirs[1])
         self.out, self.into = ours[1], theirs[0]
@@ -91,9 +120,13 @@ class Page:
         self.call('Emulation.setTouchEmulationEnabled', enabled=touch)
 
     def dark(self, dark):
-        self.call('Emulation.setEmulatedMedia', features=[
-            {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'},
-            {'name': 'prefers-reduced-motion', 'value': 'reduce'}])
+        self.call(
+            'Emulation.setEmulatedMedia',
+            features=[
+                {'name': 'prefers-color-scheme', 'value': 'dark' if dark else 'light'},
+                {'name': 'prefers-reduced-motion', 'value': 'reduce'},
+            ],
+        )
 
     def open(self, url):
         self.call('Page.navigate', url=url)
@@ -106,7 +139,9 @@ class Page:
 
     def run(self, script):
         """The value of an expression in the page; a promise is waited for."""
-        result = self.call('Runtime.evaluate', expression=script, returnByValue=True, awaitPromise=True, userGesture=True)
+        result = self.call(
+            'Runtime.evaluate', expression=script, returnByValue=True, awaitPromise=True, userGesture=True
+        )
         if 'exceptionDetails' in result:
             raise AssertionError(result['exceptionDetails'].get('exception', {}).get('description', script))
         return result['result'].get('value')
@@ -121,7 +156,9 @@ class Page:
     def key(self, name, shift=False, control=False):
         modifiers = (8 if shift else 0) | (2 if control else 0)
         text = {'Enter': '\r', ' ': ' '}.get(name, '') if not control else ''
-        fields = dict(key=name, code=name if name != ' ' else 'Space', windowsVirtualKeyCode=KEYS[name], modifiers=modifiers)
+        fields = dict(
+            key=name, code=name if name != ' ' else 'Space', windowsVirtualKeyCode=KEYS[name], modifiers=modifiers
+        )
         self.call('Input.dispatchKeyEvent', type='keyDown', text=text, **fields)
         self.call('Input.dispatchKeyEvent', type='keyUp', **fields)
 
@@ -130,10 +167,12 @@ class Page:
 
     def place(self, selector):
         """The middle of an element, in sight, once that picture is on the screen."""
-        return self.run('''(async () => { const e = document.querySelector(%s); e.scrollIntoView({block: 'center'});
+        return self.run(
+            '''(async () => { const e = document.querySelector(%s); e.scrollIntoView({block: 'center'});
             for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
             const box = e.getClientRects()[0]; return [box.left + box.width / 2, box.top + box.height / 2]; })()'''
-                        % json.dumps(selector))
+            % json.dumps(selector)
+        )
 
     def hover(self, selector):
         x, y = self.place(selector)
@@ -150,8 +189,12 @@ class Page:
         self.call('Input.dispatchTouchEvent', type='touchEnd', touchPoints=[])
 
     def picture(self, file, whole=False):
-        data = self.call('Page.captureScreenshot', format='png', captureBeyondViewport=whole, **({'clip': dict(
-            self.call('Page.getLayoutMetrics')['cssContentSize'], scale=1)} if whole else {}))['data']
+        data = self.call(
+            'Page.captureScreenshot',
+            format='png',
+            captureBeyondViewport=whole,
+            **({'clip': dict(self.call('Page.getLayoutMetrics')['cssContentSize'], scale=1)} if whole else {})
+        )['data']
         with open(file, 'wb') as out:
             out.write(base64.b64decode(data))
 

@@ -1,4 +1,5 @@
 """page_chat.py BROWSER URL FOLDER - conversations at the page, as a user has them."""
+
 import json
 
 from page_lib import begun, ended, say, start, talk, text
@@ -16,8 +17,12 @@ def said(page):
 
 def click(page, label, last=True):
     """Clicks the last, or the first, button with this text."""
-    page.run('''window.chosen && chosen.removeAttribute('data-chosen'); window.chosen = [...document.querySelectorAll('button')]
-        .filter((one) => one.textContent === %s && one.getClientRects().length).at(%d)''' % (json.dumps(label), -1 if last else 0))
+    page.run(
+        '''window.chosen && chosen.removeAttribute('data-chosen');
+        window.chosen = [...document.querySelectorAll('button')]
+        .filter((one) => one.textContent === %s && one.getClientRects().length).at(%d)'''
+        % (json.dumps(label), -1 if last else 0)
+    )
     page.run("chosen.dataset.chosen = 'yes'")
     page.click('[data-chosen]')
 
@@ -25,9 +30,15 @@ def click(page, label, last=True):
 def beginning(cases, page):
     cases.that('the model', text(page, '#model') == 'demo')
     cases.that('all methods', page.run("document.querySelectorAll('#chat-policy option').length") > 30)
-    cases.that('the policy is the server\'s', page.run("policyForm.value") == 'snapkv:budget=64+streaming:budget=96,sinks=2')
-    cases.that('methods are explained', "the prompt's last queries" in text(page, '#chat-policy .methods')
-               and 'the first entries' in text(page, '#chat-policy .methods'), text(page, '#chat-policy .methods'))
+    cases.that(
+        'the policy is the server\'s', page.run("policyForm.value") == 'snapkv:budget=64+streaming:budget=96,sinks=2'
+    )
+    cases.that(
+        'methods are explained',
+        "the prompt's last queries" in text(page, '#chat-policy .methods')
+        and 'the first entries' in text(page, '#chat-policy .methods'),
+        text(page, '#chat-policy .methods'),
+    )
     cases.that('the field for messages has the focus', page.run("document.activeElement.id") == 'ask')
 
 
@@ -38,8 +49,12 @@ def conversation(cases, page):
     first = page.run("asked[0]")
     cases.that('asked with the policy', first['kv'] == 'snapkv:budget=64+streaming:budget=96,sinks=2')
     cases.that('the seed is shown', 'seed %d' % first['seed'] in text(page, '.turn.assistant .under'))
-    cases.that('the prompt\'s progress has been reported', page.run(
-        "seen.some((event) => event.prompt_progress && event.prompt_progress.processed === event.prompt_progress.total)"))
+    cases.that(
+        'the prompt\'s progress has been reported',
+        page.run(
+            "seen.map((event) => event.prompt_progress).some((one) => one && one.processed === one.total)"
+        ),
+    )
     cases.that('tokens are shaded', page.run("chatCache.spans.length") > 30)
     cases.that('bytes are shown', 'KiB' in text(page, '#chat-cache .held'))
     before = said(page)
@@ -51,10 +66,15 @@ def conversation(cases, page):
     cases.that('another answer to the same question', said(page)[0] == before[0] and said(page)[1] != before[1])
     talk(page, 'question : the magic number for lantern')
     cases.that('four turns', roles(page) == ['user', 'assistant'] * 2)
-    cases.that('the third request has the conversation', [m['role'] for m in page.run("asked[2].messages")] ==
-               ['user', 'assistant', 'user'])
-    cases.that('only the last answer can be drawn again', page.run(
-        "[...document.querySelectorAll('button')].filter((one) => one.textContent === 'Regenerate').length") == 1)
+    cases.that(
+        'the third request has the conversation',
+        [m['role'] for m in page.run("asked[2].messages")] == ['user', 'assistant', 'user'],
+    )
+    cases.that(
+        'only the last answer can be drawn again',
+        page.run("[...document.querySelectorAll('button')].filter((one) => one.textContent === 'Regenerate').length")
+        == 1,
+    )
 
 
 def kept(cases, page):
@@ -78,8 +98,12 @@ def edited(cases, page):
     page.run("byId('most').value = 12")
     page.key('Enter')
     ended(page)
-    cases.that('goes on from the edited message', roles(page) == ['user', 'assistant'] and said(page)[0] == 'the green parrot')
-    cases.that('asked with it alone', page.run("asked.at(-1).messages") == [{'role': 'user', 'content': 'the green parrot'}])
+    cases.that(
+        'goes on from the edited message', roles(page) == ['user', 'assistant'] and said(page)[0] == 'the green parrot'
+    )
+    cases.that(
+        'asked with it alone', page.run("asked.at(-1).messages") == [{'role': 'user', 'content': 'the green parrot'}]
+    )
 
 
 def several(cases, page):
@@ -88,20 +112,29 @@ def several(cases, page):
     page.run("byId('system').closest('details').open = true; byId('system').focus()")
     page.type('the village is quiet .')
     talk(page, 'the second chat')
-    cases.that('the system prompt is sent', page.run("asked.at(-1).messages[0]") ==
-               {'role': 'system', 'content': 'the village is quiet .'})
+    cases.that(
+        'the system prompt is sent',
+        page.run("asked.at(-1).messages[0]") == {'role': 'system', 'content': 'the village is quiet .'},
+    )
     cases.that('two chats', page.run("document.querySelectorAll('#chat-list li').length") == 2)
     page.reload()
     begun(page)
     cases.that('the system prompt survives', page.run("byId('system').value") == 'the village is quiet .')
     page.click('#chat-list li:nth-child(2) .open')
-    cases.that('the other chat has none', page.run("byId('system').value") == '' and said(page)[0] == 'the green parrot')
+    cases.that(
+        'the other chat has none', page.run("byId('system').value") == '' and said(page)[0] == 'the green parrot'
+    )
     page.click('#chat-list li:nth-child(2) .delete')
-    cases.that('a deleted chat is gone', page.run("document.querySelectorAll('#chat-list li').length") == 1 and roles(page) == [])
+    cases.that(
+        'a deleted chat is gone',
+        page.run("document.querySelectorAll('#chat-list li').length") == 1 and roles(page) == [],
+    )
     click(page, 'Undo')
     cases.that('it comes back', said(page)[0] == 'the green parrot')
-    page.run("localStorage.setItem('kvcull.chat.x', '{\"id\":\"x\",\"messages\":[{\"role\":\"root\"}]}');"
-             "localStorage.setItem('kvcull.chat.y', 'no JSON')")
+    page.run(
+        "localStorage.setItem('kvcull.chat.x', '{\"id\":\"x\",\"messages\":[{\"role\":\"root\"}]}');"
+        "localStorage.setItem('kvcull.chat.y', 'no JSON')"
+    )
     page.reload()
     begun(page)
     cases.that('what is no chat is left alone', page.run("document.querySelectorAll('#chat-list li').length") == 2)
@@ -111,19 +144,28 @@ def failures(cases, page):
     page.click('#anew')
     lost = 'a text that is lost'
     refusal = "new Response(JSON.stringify({error: {message: 'no room'}}), {status: 503})"
-    for answer, words in (("throw new TypeError('Failed to fetch')", 'does not answer'), ('return ' + refusal, 'no room'),
-                          ("return new Response('data: {\"error\":{\"message\":\"no room\"}}\\n\\n')", 'no room'),
-                          ("return new Response('<html>', {status: 502})", 'HTTP 502'),
-                          ("return new Response('')", 'ended early')):
+    for answer, words in (
+        ("throw new TypeError('Failed to fetch')", 'does not answer'),
+        ('return ' + refusal, 'no room'),
+        ("return new Response('data: {\"error\":{\"message\":\"no room\"}}\\n\\n')", 'no room'),
+        ("return new Response('<html>', {status: 502})", 'HTTP 502'),
+        ("return new Response('')", 'ended early'),
+    ):
         page.run("byId('ask').value = ''; instead = async () => { %s }" % answer)
         talk(page, lost)
-        cases.that('it says ' + words, words in text(page, '#wrong') and page.run("visible(byId('wrong'))"), text(page, '#wrong'))
+        cases.that(
+            'it says ' + words,
+            words in text(page, '#wrong') and page.run("visible(byId('wrong'))"),
+            text(page, '#wrong'),
+        )
         cases.that('the text is back', page.run("byId('ask').value") == lost)
         cases.that('no turn without an answer', roles(page) == [])
     page.run("byId('ask').value = ''; window.cut = stream()")
     say(page, 'a text half answered')
     page.run("cut.put(chunk({content: 'half'}))")
-    page.until("document.querySelector('.turn.assistant') && document.querySelector('.turn.assistant').innerText.includes('half')")
+    page.until(
+        "[...document.querySelectorAll('.turn.assistant')].some((turn) => turn.innerText.includes('half'))"
+    )
     page.run("cut.fail()")
     ended(page)
     cases.that('half an answer is kept', roles(page) == ['user', 'assistant'] and page.run("byId('ask').value") == '')
@@ -133,7 +175,11 @@ def failures(cases, page):
     page.type(' again')
     page.key('Enter')
     ended(page)
-    cases.that('a failed edit loses nothing', roles(page) == ['user', 'assistant'] and said(page)[1].startswith('half'), said(page))
+    cases.that(
+        'a failed edit loses nothing',
+        roles(page) == ['user', 'assistant'] and said(page)[1].startswith('half'),
+        said(page),
+    )
     page.run("byId('ask').value = ''; window.slow = stream()")
     say(page, 'to be stopped')
     page.until("!byId('stop').hidden")
@@ -142,7 +188,9 @@ def failures(cases, page):
     cases.that('stopped before it began: the text is back', page.run("byId('ask').value") == 'to be stopped')
     page.run("byId('ask').value = ''; instead = null")
     talk(page, 'once more')
-    cases.that('roles alternate', [m['role'] for m in page.run("asked.at(-1).messages")] == ['user', 'assistant', 'user'])
+    cases.that(
+        'roles alternate', [m['role'] for m in page.run("asked.at(-1).messages")] == ['user', 'assistant', 'user']
+    )
     cases.that('the error is gone', text(page, '#wrong') == '')
 
 
@@ -151,7 +199,9 @@ def sight(cases, page):
     say(page, 'a long answer')
     page.until("document.querySelector('.reads')")
     cases.that('the wait is shown', text(page, '.reads').startswith('Waiting'))
-    page.run("slow.put('data: ' + JSON.stringify({choices: [], prompt_progress: {total: 4096, processed: 1024}}) + '\\n\\n')")
+    page.run(
+        "slow.put('data: ' + JSON.stringify({choices: [], prompt_progress: {total: 4096, processed: 1024}}) + '\\n\\n')"
+    )
     page.until("document.querySelector('.reads').textContent.includes('1,024 of 4,096')")
     cases.that('the progress is a share', page.run("document.querySelector('progress').position") == 0.25)
     cases.that('the answer is in sight before it comes', page.run("visible(document.querySelector('.reads'))"))
@@ -166,14 +216,20 @@ def sight(cases, page):
     page.until("byId('talk').lastChild.innerText.includes('more')")
     page.run("slow.end()")
     ended(page)
-    cases.that('it does not scroll away from its reader', page.run("scrollY + document.querySelector('.scroll').scrollTop") == 0)
+    cases.that(
+        'it does not scroll away from its reader',
+        page.run("scrollY + document.querySelector('.scroll').scrollTop") == 0,
+    )
     page.run("window.slow = stream()")
     say(page, 'think')
     page.until("!byId('stop').hidden")
     page.run("slow.put(chunk({reasoning_content: 'a thought'}) + chunk({content: 'an answer'})); slow.end()")
     ended(page)
-    cases.that('thinking is folded', page.run("document.querySelector('.turn:last-child .thinking').open") is False
-               and 'a thought' in text(page, '.turn:last-child .thinking'))
+    cases.that(
+        'thinking is folded',
+        page.run("document.querySelector('.turn:last-child .thinking').open") is False
+        and 'a thought' in text(page, '.turn:last-child .thinking'),
+    )
     page.run("instead = null")
 
 

@@ -1,11 +1,12 @@
-"""page_lib.py - shared by the tests of the page: a case that fails is printed, and what the page asks can be answered by the
-test."""
+"""page_lib.py - shared by the tests of the page: a case that fails is printed, and what the page asks can be answered
+by the test."""
+
 import sys
 
 from browser import Browser, Page
 
-# In the page: what it asks is kept in `asked`; `instead`, unless null, answers in place of the server; stream() makes an
-# answer that gives what is put into it, until it is closed or fails.
+# In the page: what it asks is kept in `asked`; `instead`, unless null, answers in place of the server; stream() makes
+# an answer that gives what is put into it, until it is closed or fails.
 WATCH = '''
 window.asked = []; window.instead = null; window.seen = [];
 window.fetch = ((real) => (path, options) => {

@@ -1,8 +1,10 @@
-/* page_looks.js - what a picture of the page must fulfil: contrasts of WCAG AA, labels, sizes. Each function returns what is
- * wrong, as texts. */
+/* page_looks.js - what a picture of the page must fulfil: contrasts of WCAG AA, labels, sizes. Each function returns
+ * what is wrong, as texts. */
 window.looks = (() => {
     'use strict';
-    const context = Object.assign(document.createElement('canvas'), {width: 1, height: 1}).getContext('2d', {willReadFrequently: true});
+    const context = Object.assign(document.createElement('canvas'), {width: 1, height: 1}).getContext('2d', {
+        willReadFrequently: true
+    });
     /* Lays colours over one another, the lowest first. Returns red, green and blue. */
     const mix = (colors) => {
         context.clearRect(0, 0, 1, 1);
@@ -20,7 +22,8 @@ window.looks = (() => {
         const [low, high] = [luminance(one), luminance(other)].sort((a, b) => a - b);
         return (high + 0.05) / (low + 0.05);
     };
-    const shown = (e) => e.checkVisibility({opacityProperty: true, visibilityProperty: true}) && !e.closest('.hear, .skip');
+    const shown = (e) =>
+        e.checkVisibility({opacityProperty: true, visibilityProperty: true}) && !e.closest('.hear, .skip');
     const name = (e) => e.localName + (e.id ? '#' + e.id : '') + (e.className ? '.' + String(e.className) : '');
     const grounds = (e) => {
         const colors = [];
@@ -37,10 +40,14 @@ window.looks = (() => {
         let count = 0;
         while (walker.nextNode()) {
             const e = walker.currentNode.parentElement;
-            if (!walker.currentNode.data.trim() || ['SCRIPT', 'STYLE', 'NOSCRIPT', 'OPTION'].includes(e.tagName) || !shown(e)) continue;
-            const style = getComputedStyle(e), below = grounds(e), ratio = contrast(mix([...below, style.color]), mix(below));
+            if (!walker.currentNode.data.trim() || ['SCRIPT', 'STYLE', 'NOSCRIPT', 'OPTION'].includes(e.tagName) ||
+                !shown(e))
+                continue;
+            const style = getComputedStyle(e), below = grounds(e),
+                  ratio = contrast(mix([...below, style.color]), mix(below));
             count++;
-            if (ratio < needed(style)) bad.push(`${ratio.toFixed(2)} at ${name(e)} ‘${walker.currentNode.data.trim().slice(0, 20)}’`);
+            if (ratio < needed(style))
+                bad.push(`${ratio.toFixed(2)} at ${name(e)} ‘${walker.currentNode.data.trim().slice(0, 20)}’`);
         }
         return count > 20 ? bad : ['only ' + count + ' texts'];
     }
@@ -52,9 +59,11 @@ window.looks = (() => {
             if (!shown(e)) continue;
             const below = grounds(e), style = getComputedStyle(e), around = mix(grounds(e.parentElement));
             if (contrast(mix([...below, style.color]), mix(below)) < 4.5) bad.push('text of ' + name(e));
-            if (e.placeholder && contrast(mix([...below, getComputedStyle(e, '::placeholder').color]), mix(below)) < 4.5)
+            if (e.placeholder &&
+                contrast(mix([...below, getComputedStyle(e, '::placeholder').color]), mix(below)) < 4.5)
                 bad.push('placeholder of ' + name(e));
-            if (contrast(mix([...grounds(e.parentElement), style.borderTopColor]), around) < 3) bad.push('edge of ' + name(e));
+            if (contrast(mix([...grounds(e.parentElement), style.borderTopColor]), around) < 3)
+                bad.push('edge of ' + name(e));
             if (e.getBoundingClientRect().height < 38) bad.push('small: ' + name(e));
         }
         return bad;
@@ -69,20 +78,25 @@ window.looks = (() => {
             const box = e.getBoundingClientRect();
             if (shown(e) && !e.closest('.text') && (box.height < 24 || box.width < 24)) bad.push('small: ' + name(e));
         }
-        ids.forEach((id, i) => { if (ids.indexOf(id) !== i) bad.push('an id twice: ' + id); });
+        ids.forEach((id, i) => {
+            if (ids.indexOf(id) !== i) bad.push('an id twice: ' + id);
+        });
         return bad;
     }
 
     function width() {
         const wide = document.documentElement.clientWidth, bad = [];
-        if (document.documentElement.scrollWidth > wide) bad.push('the page is ' + document.documentElement.scrollWidth + ' wide');
+        if (document.documentElement.scrollWidth > wide)
+            bad.push('the page is ' + document.documentElement.scrollWidth + ' wide');
         for (const e of document.querySelectorAll('main *'))
-            if (shown(e) && !e.closest('pre, .table, .layers, option') && e.getBoundingClientRect().right > wide + 1) bad.push('cut off: ' + name(e));
+            if (shown(e) && !e.closest('pre, .table, .layers, option') && e.getBoundingClientRect().right > wide + 1)
+                bad.push('cut off: ' + name(e));
         return bad.slice(0, 3);
     }
 
     /* All that the Tab key should reach. */
-    const stops = () => [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')]
-        .filter((e) => !e.disabled && e.checkVisibility({visibilityProperty: true}));
+    const stops =
+        () => [...document.querySelectorAll('a[href], button, input, select, textarea, summary, [tabindex="0"]')]
+                  .filter((e) => !e.disabled && e.checkVisibility({visibilityProperty: true}));
     return {texts, fields, labels, width, stops, name};
 })();

@@ -1,5 +1,6 @@
-"""page_looks.py BROWSER URL FOLDER PICTURES - the page at 1280 and 390 pixels, light and dark: contrasts, labels, the keyboard,
-and pictures, which go to the folder PICTURES."""
+"""page_looks.py BROWSER URL FOLDER PICTURES - the page at 1280 and 390 pixels, light and dark: contrasts, labels, the
+keyboard, and pictures, which go to the folder PICTURES."""
+
 import importlib.util
 import json
 import os
@@ -7,8 +8,10 @@ import sys
 
 from page_lib import begun, ended, start, talk
 
-TEXT = ('the old sailor found the red kettle near the harbor . the magic number for lantern 48 21 . '
-        'then the lazy baker counted the red otter behind the hill . ' * 4 + 'question : the magic number for lantern')
+TEXT = (
+    'the old sailor found the red kettle near the harbor . the magic number for lantern 48 21 . '
+    'then the lazy baker counted the red otter behind the hill . ' * 4 + 'question : the magic number for lantern'
+)
 MARKDOWN = '''Some **Markdown** with `code`, a [link](https://example.org) and a list:
 
 1. one
@@ -49,9 +52,11 @@ def looked_at(cases, page, name):
     if axe:
         with open(axe, encoding='utf-8') as script:
             page.run(script.read() + ';1')
-        wrong = page.run('''axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})
+        wrong = page.run(
+            '''axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})
             .then((said) => said.violations.map((one) => one.id + ': ' + one.nodes.map((node) => node.target + ' ' +
-                (node.any[0] ? node.any[0].message : '')).slice(0, 3).join(', ')))''')
+                (node.any[0] ? node.any[0].message : '')).slice(0, 3).join(', ')))'''
+        )
         cases.that('%s: axe' % name, wrong == [], '; '.join(wrong))
 
 
@@ -61,9 +66,14 @@ def by_keyboard(cases, page, name):
     for _ in range(page.run('left.size') + 3):
         page.key('Tab')
         page.run('''(() => { const e = document.activeElement, style = getComputedStyle(e); left.delete(e);
-            if (e !== document.body && (style.outlineStyle === 'none' || parseFloat(style.outlineWidth) < 2)) blind.push(looks.name(e));
+            if (e !== document.body && (style.outlineStyle === 'none' || parseFloat(style.outlineWidth) < 2))
+                blind.push(looks.name(e));
         })()''')
-    cases.that('%s: all is reached by Tab' % name, page.run('[...left].map(looks.name)') == [], page.run('[...left].map(looks.name)'))
+    cases.that(
+        '%s: all is reached by Tab' % name,
+        page.run('[...left].map(looks.name)') == [],
+        page.run('[...left].map(looks.name)'),
+    )
     cases.that('%s: the focus is seen' % name, page.run('blind') == [], page.run('blind'))
 
 
@@ -91,7 +101,9 @@ def one(cases, open_page, url, wide, high, dark):
     page.until("!byId('stop').hidden")
     page.run("talks.put(chunk({content: %s, reasoning_content: 'a thought'})); talks.end()" % json.dumps(MARKDOWN))
     ended(page)
-    page.run("instead = null; byId('wrong').textContent = 'An error looks like this.'; policyForm.wrong('a policy: an error')")
+    page.run(
+        "instead = null; byId('wrong').textContent = 'An error looks like this.'; policyForm.wrong('an error')"
+    )
     looked_at(cases, page, 'chat-' + name)
     by_keyboard(cases, page, 'chat-' + name)
     cases.that('the browser complains of nothing', (said := page.complaints()) == [], said)

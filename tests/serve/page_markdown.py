@@ -1,4 +1,5 @@
 """page_markdown.py BROWSER URL FOLDER - answers in Markdown, from models that mean well and from others."""
+
 import json
 
 from page_lib import begun, ended, say, start, text
@@ -27,24 +28,66 @@ if (a < b && *p) /* <b> */
 
 # HTML and addresses that must not become elements which load or run something.
 EVIL = [
-    '<script>hacked = 1</script>', '<img src=x onerror="hacked = 1">', '<svg onload="hacked = 1">', '<iframe src="//x"></iframe>',
-    '<a href="javascript:hacked=1">x</a>', '[x](javascript:hacked=1)', '[x](JaVaScRiPt:hacked=1)', '[x](\x01javascript:hacked=1)',
-    '[x](java&#115;cript:hacked=1)', '[x](javascript&colon;hacked=1)', '[x](data:text/html,<script>hacked=1</script>)',
-    '[x](vbscript:hacked)', '[x]: javascript:hacked=1\n\n[x]', '<javascript:hacked=1>', '![x](javascript:hacked=1)',
-    '![x](http://127.0.0.1:1/picture.png)', '![x" onerror="hacked=1](http://127.0.0.1:1/p.png)', '<style>*{display:none}</style>',
-    '[x](https://e.org "\\" onmouseover=\\"hacked=1")', '```"><script>hacked=1</script>\ncode\n```', '`<script>hacked=1</script>`',
-    '<form action="//x"><button>x</button></form>', '<base href="//x">', '<meta http-equiv=refresh content="0;url=//x">',
-    '|<img src=x onerror=hacked=1>|b|\n|-|-|\n|<script>hacked=1</script>|[x](javascript:hacked=1)|', '[a](//example.org)', '[a](#main)',
-    '<!--<script>', '</div></article></main><h1>out</h1>', '<div id="ask"></div>', 'x' * 3 + '\u202e' + 'y', '\0<b>\0',
+    '<script>hacked = 1</script>',
+    '<img src=x onerror="hacked = 1">',
+    '<svg onload="hacked = 1">',
+    '<iframe src="//x"></iframe>',
+    '<a href="javascript:hacked=1">x</a>',
+    '[x](javascript:hacked=1)',
+    '[x](JaVaScRiPt:hacked=1)',
+    '[x](\x01javascript:hacked=1)',
+    '[x](java&#115;cript:hacked=1)',
+    '[x](javascript&colon;hacked=1)',
+    '[x](data:text/html,<script>hacked=1</script>)',
+    '[x](vbscript:hacked)',
+    '[x]: javascript:hacked=1\n\n[x]',
+    '<javascript:hacked=1>',
+    '![x](javascript:hacked=1)',
+    '![x](http://127.0.0.1:1/picture.png)',
+    '![x" onerror="hacked=1](http://127.0.0.1:1/p.png)',
+    '<style>*{display:none}</style>',
+    '[x](https://e.org "\\" onmouseover=\\"hacked=1")',
+    '```"><script>hacked=1</script>\ncode\n```',
+    '`<script>hacked=1</script>`',
+    '<form action="//x"><button>x</button></form>',
+    '<base href="//x">',
+    '<meta http-equiv=refresh content="0;url=//x">',
+    '|<img src=x onerror=hacked=1>|b|\n|-|-|\n|<script>hacked=1</script>|[x](javascript:hacked=1)|',
+    '[a](//example.org)',
+    '[a](#main)',
+    '<!--<script>',
+    '</div></article></main><h1>out</h1>',
+    '<div id="ask"></div>',
+    'x' * 3 + '\u202e' + 'y',
+    '\0<b>\0',
 ]
 # Texts at which readers of Markdown have hung or overflowed their stack.
 HARD = [
-    "'> '.repeat(20000) + 'x'", "'- '.repeat(20000)", "'1. '.repeat(9000)", "'['.repeat(20000)", "'['.repeat(9000) + ']'.repeat(9000)",
-    "'*'.repeat(50000)", "'**a '.repeat(20000)", "'_a '.repeat(20000)", "'*_'.repeat(9000)", "'`'.repeat(50000)", "'<'.repeat(50000)",
-    "'![['.repeat(9000)", "('|a'.repeat(1000) + '\\n' + '|-'.repeat(1000))", "'[a]('.repeat(9000)", "'<a '.repeat(9000)",
-    "'a\\n'.repeat(40000)", "' '.repeat(50000) + 'x'", "Array.from({length: 900}, (x, i) => '  '.repeat(i) + '- a').join('\\n')",
-    "Array.from({length: 400}, (x, i) => '> '.repeat(Math.min(i, 49)) + 'a').join('\\n')", "'<!--'.repeat(9000)",
-    "'[a]: x\\n'.repeat(9000)", "'~'.repeat(50000)", "'http://a'.repeat(9000)", "'x'.repeat(1000000)", "'\\\\'.repeat(50000)",
+    "'> '.repeat(20000) + 'x'",
+    "'- '.repeat(20000)",
+    "'1. '.repeat(9000)",
+    "'['.repeat(20000)",
+    "'['.repeat(9000) + ']'.repeat(9000)",
+    "'*'.repeat(50000)",
+    "'**a '.repeat(20000)",
+    "'_a '.repeat(20000)",
+    "'*_'.repeat(9000)",
+    "'`'.repeat(50000)",
+    "'<'.repeat(50000)",
+    "'![['.repeat(9000)",
+    "('|a'.repeat(1000) + '\\n' + '|-'.repeat(1000))",
+    "'[a]('.repeat(9000)",
+    "'<a '.repeat(9000)",
+    "'a\\n'.repeat(40000)",
+    "' '.repeat(50000) + 'x'",
+    "Array.from({length: 900}, (x, i) => '  '.repeat(i) + '- a').join('\\n')",
+    "Array.from({length: 400}, (x, i) => '> '.repeat(Math.min(i, 49)) + 'a').join('\\n')",
+    "'<!--'.repeat(9000)",
+    "'[a]: x\\n'.repeat(9000)",
+    "'~'.repeat(50000)",
+    "'http://a'.repeat(9000)",
+    "'x'.repeat(1000000)",
+    "'\\\\'.repeat(50000)",
 ]
 
 FACTS = '''(() => { const box = document.querySelector('.turn:last-child .text');
@@ -53,13 +96,17 @@ FACTS = '''(() => { const box = document.querySelector('.turn:last-child .text')
             handlers: all.some((e) => [...e.attributes].some((a) => a.name.startsWith('on') || a.name === 'id')),
             links: [...box.querySelectorAll('a')].map((a) => a.href), text: box.innerText,
             hacked: typeof hacked !== 'undefined', ask: document.querySelectorAll('#ask').length}; })()'''
-ALLOWED = set('a blockquote br button code del div em figcaption figure h3 h4 hr li ol p pre span strong table tbody td th '
-              'thead tr ul'.split())
+ALLOWED = set(
+    'a blockquote br button code del div em figcaption figure h3 h4 hr li ol p pre span strong table tbody td th '
+    'thead tr ul'.split()
+)
 
 
 def answer(page, content):
     """Has the page show an answer that a server would send in pieces."""
-    page.run("document.getElementById('anew').click(); document.getElementById('ask').value = ''; window.talks = stream()")
+    page.run(
+        "document.getElementById('anew').click(); document.getElementById('ask').value = ''; window.talks = stream()"
+    )
     say(page, 'go on')
     page.until("!byId('stop').hidden")
     page.run('''(async () => { const text = %s; const step = Math.max(1, Math.floor(text.length / 7));
@@ -85,20 +132,29 @@ def well_meant(cases, page):
     page.until("document.querySelector('.turn:last-child figcaption button').textContent === 'Copied'")
     cases.that('the code is copied', page.run("navigator.clipboard.readText()") == text(page, '.turn:last-child pre'))
     page.run("window.kept_ = document.querySelector('.turn:last-child h3')")
-    cases.that('blocks that have not changed keep their elements', page.run('''(() => {
-        const box = document.createElement('div'); showMarkdown(box, 'one\\n\\ntwo', false); const first = box.firstChild;
+    cases.that(
+        'blocks that have not changed keep their elements',
+        page.run('''(() => {
+        const box = document.createElement('div'); showMarkdown(box, 'one\\n\\ntwo', false);
+        const first = box.firstChild;
         showMarkdown(box, 'one\\n\\ntwo *three*\\n\\nfour', false);
-        return first === box.firstChild && box.innerText.includes('three') && box.children.length === 3; })()'''))
+        return first === box.firstChild && box.innerText.includes('three') && box.children.length === 3; })()'''),
+    )
 
 
 def hostile(cases, page):
     for evil in EVIL + ['\n\n'.join(EVIL)]:
         answer(page, json.dumps(evil))
         facts = page.run(FACTS)
-        cases.that('nothing runs: ' + evil[:60], not facts['hacked'] and not facts['handlers'] and facts['ask'] == 1, facts)
+        cases.that(
+            'nothing runs: ' + evil[:60], not facts['hacked'] and not facts['handlers'] and facts['ask'] == 1, facts
+        )
         cases.that('no other elements: ' + evil[:60], set(facts['tags']) <= ALLOWED, facts['tags'])
-        cases.that('links to the web only: ' + evil[:60],
-                   all(link.startswith(('https://e.org', 'http://127.0.0.1:1/')) for link in facts['links']), facts['links'])
+        cases.that(
+            'links to the web only: ' + evil[:60],
+            all(link.startswith(('https://e.org', 'http://127.0.0.1:1/')) for link in facts['links']),
+            facts['links'],
+        )
     for hard in HARD:
         answer(page, hard)
         cases.that('text of ' + hard, page.run("document.querySelector('.turn:last-child').textContent.length") > 10)
@@ -109,11 +165,15 @@ def hostile(cases, page):
 def without(cases, open_page, url):
     """The library is taken away before the page's own script runs."""
     page = open_page('about:blank')
-    page.call('Page.addScriptToEvaluateOnNewDocument', source="Object.defineProperty(window, 'marked', {value: undefined})")
+    page.call(
+        'Page.addScriptToEvaluateOnNewDocument', source="Object.defineProperty(window, 'marked', {value: undefined})"
+    )
     page.open(url)
     begun(page)
     answer(page, json.dumps(GOOD + EVIL[0]))
-    cases.that('plain text', page.run("document.querySelector('.turn:last-child .plain-text').textContent") == GOOD + EVIL[0])
+    cases.that(
+        'plain text', page.run("document.querySelector('.turn:last-child .plain-text').textContent") == GOOD + EVIL[0]
+    )
     cases.that('the page says so', page.run("visible(byId('no-markdown')) || !byId('no-markdown').hidden"))
     cases.that('without complaints', (said := page.complaints()) == [], said)
 

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The looks of the page at /, at two widths, light and dark: contrasts, labels, the keyboard; pictures go to PAGE_PICTURES.
+# The looks of the page at /, at two widths, light and dark: contrasts, labels, the keyboard; pictures go to
+# PAGE_PICTURES.
 . "${top_srcdir:-.}/tests/serve/lib.sh"
 a_browser
 serve plain -m "$demo" --template chatml --name demo --kv snapkv:budget=64 -q
