@@ -67,7 +67,8 @@ static void share_thoughts(json_t *message) {
 }
 
 /* Returns a copy of a message with its content as one text (new reference), or NULL if the message is refused. */
-static json_t *clean_message(const struct serve_request *request, json_t *message, struct serve_error *error) {
+static json_t *clean_message(const struct serve_request *request, json_t *message, bool texts,
+                             struct serve_error *error) {
     json_t *content = json_object_get(message, "content"), *text = NULL, *value;
     const char *name;
     if (!json_is_string(json_object_get(message, "role"))) {
@@ -79,6 +80,10 @@ static json_t *clean_message(const struct serve_request *request, json_t *messag
         (void)messages_refuse(error, "content must be a text, or an array of {\"type\": \"text\", \"text\": ...}");
         return NULL;
     }
+    if (texts && json_is_null(text)) {
+        json_decref(text);
+        text = json_string("");
+    }
     json_t *copy = json_copy(message);
     if (!copy || (text && json_object_set_new(copy, "content", text) != 0) || !serve_tools_unwrap(copy)) {
         json_decref(copy);
@@ -89,7 +94,7 @@ static json_t *clean_message(const struct serve_request *request, json_t *messag
     return copy;
 }
 
-char *serve_messages_text(const struct serve_request *request, struct serve_error *error) {
+char *serve_messages_text(const struct serve_request *request, bool texts, struct serve_error *error) {
     const json_t *messages = request->values.messages;
     json_t *clean = json_array(), *message;
     size_t i;
@@ -99,7 +104,7 @@ char *serve_messages_text(const struct serve_request *request, struct serve_erro
         return NULL;
     }
     json_array_foreach(messages, i, message) {
-        json_t *copy = clean_message(request, message, error);
+        json_t *copy = clean_message(request, message, texts, error);
         if (!copy || json_array_append_new(clean, copy) != 0) {
             if (copy)
                 (void)messages_lost(error);

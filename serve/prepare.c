@@ -99,6 +99,27 @@ static void warn_unread(struct serve *serve, const struct serve_values *values,
         cli_warn(serve->command, "the chat template ignores tools, so the model does not see the tools of requests");
 }
 
+/* Renders the messages. Some templates, as that of gpt-oss, fail for a content of null, which the client of OpenAI
+ * sends with calls. They get an empty text instead. */
+static enum kvc_status render(struct serve_request *request, struct kvc_chat_options *options,
+                              struct kvc_error *cause) {
+    struct serve_tokens *prompt = &request->prompts[0];
+    const char *messages = options->earlier;
+    struct kvc_error again;
+    struct serve_error error;
+    enum kvc_status status =
+        kvc_chat_tokens(request->serve->model, options, NULL, 0, &prompt->items, &prompt->count, cause);
+    char *texts = status == KVC_OK ? NULL : serve_messages_text(request, true, &error);
+    if (texts && strcmp(texts, messages) != 0) {
+        options->earlier = texts;
+        if (kvc_chat_tokens(request->serve->model, options, NULL, 0, &prompt->items, &prompt->count, &again) == KVC_OK)
+            status = KVC_OK;
+        options->earlier = messages;
+    }
+    cli_json_free(texts);
+    return status;
+}
+
 static bool read_messages(struct serve_request *request, struct serve_error *error) {
     const struct serve_values *values = &request->values;
     struct kvc_chat_options options;
@@ -107,7 +128,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     bool good = false;
     if (values->template_values && !json_is_object(values->template_values))
         return prepare_refuse(error, "chat_template_kwargs", "must be an object");
-    char *messages = serve_messages_text(request, error);
+    char *messages = serve_messages_text(request, false, error);
     if (!messages)
         return false;
     json_t *more = template_variables(values);
@@ -123,8 +144,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     request->prompts = calloc(1, sizeof *request->prompts);
     if (!request->prompts || !variables || (request->functions && !tools) || cli_json_lost()) {
         (void)no_memory(error);
-    } else if (kvc_chat_tokens(request->serve->model, &options, NULL, 0, &request->prompts[0].items,
-                               &request->prompts[0].count, &cause) != KVC_OK) {
+    } else if (render(request, &options, &cause) != KVC_OK) {
         cause.status = KVC_USAGE; /* a template's error is about the conversation, so the client gets it */
         (void)serve_refuse_by(error, "messages", &cause);
     } else {

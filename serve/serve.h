@@ -225,8 +225,8 @@ enum kvc_status serve_estimate(const struct serve *serve, const char *spec, uint
 enum kvc_status serve_forecast(const struct serve *serve, const char *spec, uint64_t prompt, uint64_t generated,
                                uint64_t *bytes, struct kvc_error *error);
 /* messages.c: returns the messages for the template as JSON text, to be freed with cli_json_free, or NULL if they are
- * refused. */
-char *serve_messages_text(const struct serve_request *request, struct serve_error *error);
+ * refused. texts: a content of null becomes an empty text. */
+char *serve_messages_text(const struct serve_request *request, bool texts, struct serve_error *error);
 /* format.c: opens the grammar that the request's answers must match, if it has one. On failure, returns false and sets
  * error. */
 bool serve_format_read(struct serve_request *request, struct serve_error *error);

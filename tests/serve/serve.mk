@@ -29,7 +29,7 @@ EXTRA_DIST += $(SERVE_TESTS) tests/serve/answers_client.py tests/serve/bytes_mod
 	tests/serve/page_looks.js tests/serve/page_looks.py tests/serve/page_markdown.py \
 	tests/serve/openai_client.py \
 	tests/serve/script_model.py tests/serve/scripts.py tests/serve/structured.py \
-	tests/serve/test_answers.py tests/serve/test_connections.py \
+	tests/serve/test_answers.py tests/serve/test_connections.py tests/serve/test_families.py \
 	tests/serve/test_fields.py \
 	tests/serve/test_fork.py \
 	tests/serve/test_grammar.py tests/serve/test_tools.py \

@@ -80,10 +80,20 @@ def refused():
         assert status == 400 and 'properties/a/not: is not supported' in json.loads(data)['error']['message'], data
 
 
+def null_content():
+    """A template that cannot read a content of null gets an empty text."""
+    call = {'id': 'c', 'type': 'function', 'function': {'name': 'size', 'arguments': '{}'}}
+    told = [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'content': None, 'tool_calls': [call]}]
+    for form, content in (('strict', ''), ('', 'None')):
+        got = ask(messages=told, max_tokens=0, return_held=True, chat_template_kwargs={'form': form})
+        assert ''.join(got['prompt_pieces']).endswith('assistant: ' + content), got
+
+
 if __name__ == '__main__':
     if sys.argv[1] == 'template':
         print('{%- for t in tools or [] %}{{ t.function.name }}{% endfor %}')
         print('{%- for m in messages %}{{ m.role }}: {{ m.content }}')
+        print("{%- if form == 'strict' and '<|' in m.content %}{% endif %}")
         print("{%- if m.tool_calls and form == 'mistral-args' %}[TOOL_CALLS]f[ARGS]{}{% endif %}{% endfor %}")
         for form, (says, *_) in FORMS.items():
             print("{%%- if form == '%s' %%}%s{%% endif %%}" % (form, says))
@@ -91,4 +101,5 @@ if __name__ == '__main__':
     test_tools.BASE = {'temperature': 1.0}
     case(forms)
     case(refused)
+    case(null_content)
     run()

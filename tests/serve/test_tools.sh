@@ -16,4 +16,12 @@ that 'forms: nothing went wrong' [ ! -s "$work/forms.err" ]
 scripts_server
 client test_answers.py "$url"
 that 'scripts: nothing went wrong' [ ! -s "$work/scripts.err" ]
+for template in "$KVCULL_SHARED"/templates/*.jinja; do
+    if [ -f "$template" ]; then
+        serve family -m "$work/bytes" --chat-template-file "$template" --name family --mem 256M -q
+        client test_families.py "$url" "$template"
+    else
+        echo "skipped: no \$KVCULL_SHARED/templates: real models' templates"
+    fi
+done
 finish
