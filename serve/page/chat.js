@@ -88,6 +88,12 @@ function setBusy(controller) {
     byId('talk').setAttribute('aria-busy', String(Boolean(busy)));
 }
 
+/* Goes back to the field for messages, unless the user has gone elsewhere meanwhile, as to a token of the cache. */
+function focusAsk() {
+    const at = document.activeElement;
+    if (at === document.body || byId('form').contains(at)) byId('ask').focus({preventScroll: true});
+}
+
 /* Asks for an answer to the chat's messages. Returns false if there was none. */
 async function answerChat(seed) {
     const mine = chat, kv = policyForm.value, answer = newAnswer();
@@ -102,7 +108,7 @@ async function answerChat(seed) {
         await converse(
             {
                 messages: questionOf(mine.messages),
-                kv,
+                ...policyField(kv),
                 seed,
                 max_tokens: most(),
                 temperature: +byId('heat').value,
@@ -167,7 +173,7 @@ async function regenerate() {
     showTurns();
     if (!await answerChat(newSeed())) mine.messages.push(last);
     if (chat === mine) showTurns();
-    byId('ask').focus({preventScroll: true});
+    focusAsk();
 }
 
 /* ---- editing ---- */
@@ -208,7 +214,7 @@ async function sendEdited(index, text) {
         if (chat === mine) byId('ask').value = text;
     }
     if (chat === mine) showTurns();
-    byId('ask').focus({preventScroll: true});
+    focusAsk();
 }
 
 /* ---- the list of chats ---- */
@@ -255,7 +261,7 @@ function submitQuestion(event) {
     const field = byId('ask'), text = field.value;
     if (!text.trim() || busy) return;
     field.value = '';
-    ask(text).then(() => field.focus({preventScroll: true}));
+    ask(text).then(focusAsk);
 }
 
 function beginChat() {
@@ -268,6 +274,7 @@ function beginChat() {
         }));
     byId('form').addEventListener('submit', submitQuestion);
     byId('ask').addEventListener('keydown', (event) => {
+        if (event.key === 'Escape' && busy) busy.abort();
         if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
         event.preventDefault();
         byId('form').requestSubmit();

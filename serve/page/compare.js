@@ -49,7 +49,7 @@ async function askSide(side, question, signal) {
     side.failed.textContent = '';
     show();
     try {
-        await converse({...question, kv: side.policy.value, cache_prompt: false}, answer, signal, show);
+        await converse({...question, ...policyField(side.policy.value), cache_prompt: false}, answer, signal, show);
     } catch (error) {
         if (error.name !== 'AbortError') side.failed.textContent = error.message;
         if (!answer.content) side.said.replaceChildren();

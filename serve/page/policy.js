@@ -116,7 +116,7 @@ class PolicyForm {
         const asked = this.value, question = this.question();
         const asking = this.asking = new AbortController();
         try {
-            const said = await requestJson('kvcull/forecast', {kv: asked, ...question}, asking.signal);
+            const said = await requestJson('kvcull/forecast', {...policyField(asked), ...question}, asking.signal);
             this.showForecast(said);
             this.wrong('');
             if (!this.parts.budget.hidden) await this.forecastAll(asked, question, asking.signal);

@@ -109,8 +109,12 @@ async function converse(question, answer, signal, show) {
     }
 }
 
-/* Tokens per second of an answer; 0: unknown. The first token counts to the prompt's time. */
-const speed = (answer) => answer.pieces.length > 1 && answer.last > answer.first ?
+/* A policy as a field of a request. The server's own is left out: it may read files, which no request may name. */
+const policyField = (kv) => kv === about.kv ? {} : {kv};
+
+/* Tokens per second of an answer; 0: unknown. The first token counts to the prompt's time. What arrives at once says
+ * nothing. */
+const speed = (answer) => answer.pieces.length > 1 && answer.last > answer.first + 20 ?
     (answer.pieces.length - 1) / ((answer.last - answer.first) / 1000) :
     0;
 

@@ -1,6 +1,7 @@
-"""page_chat.py BROWSER URL FOLDER - conversations at the page, as a user has them."""
+"""page_chat.py BROWSER URL FOLDER LOCKED - conversations at the page, as a user has them."""
 
 import json
+import sys
 
 from page_lib import begun, ended, say, start, talk, text
 
@@ -47,7 +48,7 @@ def conversation(cases, page):
     talk(page, MESSAGE)
     cases.that('a question and an answer', roles(page) == ['user', 'assistant'], roles(page))
     first = page.run("asked[0]")
-    cases.that('asked with the policy', first['kv'] == 'snapkv:budget=64+streaming:budget=96,sinks=2')
+    cases.that('the server\'s own policy needs no field', 'kv' not in first and 'snapkv:budget=64+' in text(page, '.under span'))
     cases.that('the seed is shown', 'seed %d' % first['seed'] in text(page, '.turn.assistant .under'))
     cases.that(
         'the prompt\'s progress has been reported',
@@ -138,6 +139,28 @@ def several(cases, page):
     page.reload()
     begun(page)
     cases.that('what is no chat is left alone', page.run("document.querySelectorAll('#chat-list li').length") == 2)
+
+
+def elsewhere(cases, page):
+    """A policy that is written goes with the question, and the focus stays where the user has put it."""
+    page.run("document.querySelector('#chat-policy .spec').select()")
+    page.type('streaming:budget=40,sinks=2')
+    page.run("window.talks = stream()")
+    say(page, 'a question')
+    page.until("!byId('stop').hidden")
+    cases.that('asked with the policy', page.run("asked.at(-1).kv") == 'streaming:budget=40,sinks=2')
+    page.run("document.querySelector('#chat-policy .slider').focus()")
+    page.run("talks.put(chunk({content: 'x'})); talks.end()")
+    ended(page)
+    cases.that('the focus stays', page.run("document.activeElement.className") == 'slider')
+    page.run("window.talks = stream()")
+    say(page, 'another')
+    page.until("!byId('stop').hidden")
+    page.run("byId('ask').focus()")
+    page.key('Escape')
+    ended(page)
+    cases.that('Escape stops', page.run("byId('ask').value") == 'another')
+    page.run("policyForm.set(about.kv)")
 
 
 def failures(cases, page):
@@ -233,15 +256,38 @@ def sight(cases, page):
     page.run("instead = null")
 
 
+def locked(cases, page):
+    """A server with keys: the page asks for one, and works with it."""
+    page.until("!byId('lock').hidden")
+    cases.that('a key is asked for', page.run("document.activeElement.id") == 'key' and text(page, '#wrong') != '')
+    page.type('wrong')
+    page.key('Enter')
+    page.until("!document.documentElement.dataset.ready && byId('wrong').textContent.length > 0")
+    page.run("byId('key').select()")
+    page.type('right')
+    page.key('Enter')
+    begun(page)
+    cases.that('the key is accepted', page.run("byId('lock').hidden") and text(page, '#wrong') == '')
+    page.run("byId('most').value = 8")
+    talk(page, MESSAGE)
+    cases.that('an answer with the key', roles(page) == ['user', 'assistant'], roles(page))
+    cases.that('a policy that reads a file, the server\'s own', text(page, '.under span').startswith('duo:file='))
+    page.until("document.querySelector('#chat-policy .forecast').textContent")
+    cases.that('its forecast', 'Will hold' in text(page, '#chat-policy .forecast'), text(page, '#chat-policy .forecast'))
+    cases.that('the key is not kept', page.run("JSON.stringify({...localStorage, ...sessionStorage}).includes('right')") is False)
+
+
 def run(cases, open_page, url, folder):
     page = open_page(url)
     begun(page)
     for part in (beginning, conversation, kept, edited, several):
         part(cases, page)
     cases.that('the browser complains of nothing', (said_ := page.complaints()) == [], said_)
+    elsewhere(cases, page)
     failures(cases, page)
     sight(cases, page)
     cases.that('the browser complains of nothing else', (said_ := page.complaints()) == [], said_)
+    locked(cases, open_page(sys.argv[4]))
     narrow = open_page(url, 390, 844, touch=True)
     begun(narrow)
     narrow.click('#anew') if narrow.run("byId('chats').open") else None

@@ -81,7 +81,7 @@ def forecasts(cases, page):
                 not one['exact'] or figure in text(page, '#side-%s .forecast' % 'ab'[index]),
             )
             cases.that('the title of ' + policy, policy in text(page, '#title-%s' % 'ab'[index]))
-    kvs = page.run("asked.map((one) => [one.kv, one.cache_prompt, one.seed])")
+    kvs = page.run("asked.map((one) => [one.kv || about.kv, one.cache_prompt, one.seed])")
     cases.that(
         'each side asks with its own policy', sorted(kvs) == sorted([p, False, 0] for pair in PAIRS for p in pair), kvs
     )
