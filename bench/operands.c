@@ -174,7 +174,7 @@ struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, u
     if (m->status != KVC_OK)
         return lists;
     uint32_t *base = m->base[i], all = m->kv_heads * slots;
-    const uint32_t each = slots / KVC_TILE, named = kvc_first_block(all, m->kv_heads);
+    const uint32_t each = slots / KVC_BLOCK, named = kvc_first_block(all, m->kv_heads);
     uint32_t *blocks = host_memory(m, named * sizeof *blocks);
     for (uint32_t h = 0; h <= m->kv_heads; h++)
         base[h] = h * slots;

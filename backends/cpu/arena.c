@@ -35,7 +35,7 @@ enum kvc_status kvc_cpu_arena_create(struct kvc_device *device, const struct kvc
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "no memory for a cache arena");
     made->format = *format;
-    made->block_bytes = (size_t)2 * KVC_TILE * format->row_bytes;
+    made->block_bytes = (size_t)2 * KVC_BLOCK * format->row_bytes;
     while (made->shift < 20 && made->block_bytes << (made->shift + 1) <= KVC_CHUNK_BYTES)
         made->shift++;
     *arena = made;

@@ -131,12 +131,12 @@ static inline bool kvc_span_holds(struct kvc_span span, uint64_t values) {
     return span.buffer && span.offset <= span.buffer->bytes && values <= (span.buffer->bytes - span.offset) / 4;
 }
 
-/* Returns the address of an arena's block or extra slot. A block has two halves: KVC_TILE keys, then KVC_TILE values.
+/* Returns the address of an arena's block or extra slot. A block has two halves: KVC_BLOCK keys, then KVC_BLOCK values.
  */
 static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block) {
-    const size_t slot = block & KVC_EXTRA_SLOT ? block % KVC_TILE : 0;
+    const size_t slot = block & KVC_EXTRA_SLOT ? block % KVC_BLOCK : 0;
     if (block & KVC_EXTRA_SLOT)
-        block = (block & ~KVC_EXTRA_SLOT) / KVC_TILE;
+        block = (block & ~KVC_EXTRA_SLOT) / KVC_BLOCK;
     KVC_ASSERT(block >> arena->shift < arena->chunk_count);
     return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->block_bytes +
            slot * arena->format.row_bytes;
@@ -151,11 +151,11 @@ static inline int32_t kvc_list_position(const struct kvc_lists *lists, uint32_t 
 }
 static inline unsigned char *kvc_list_key(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {
     const uint32_t *blocks = lists->blocks->data;
-    return kvc_cpu_block(lists->arena, blocks[kvc_first_block(lists->host_base[h], h) + slot / KVC_TILE]) +
-           (size_t)(slot % KVC_TILE) * lists->format.row_bytes;
+    return kvc_cpu_block(lists->arena, blocks[kvc_first_block(lists->host_base[h], h) + slot / KVC_BLOCK]) +
+           (size_t)(slot % KVC_BLOCK) * lists->format.row_bytes;
 }
 static inline unsigned char *kvc_list_value(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {
-    return kvc_list_key(lists, h, slot) + (size_t)KVC_TILE * lists->format.row_bytes;
+    return kvc_list_key(lists, h, slot) + (size_t)KVC_BLOCK * lists->format.row_bytes;
 }
 
 #endif

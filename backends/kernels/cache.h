@@ -81,7 +81,7 @@ KVC_GROUP_KERNEL(append)
         KVC_GLOBAL kvc_u8 *key = kvc_head_key(&arena, &head, slot);
         saturated += kvc_store_entry(&arena, key, k_buffer + k_offset + at, member, width);
         saturated +=
-            kvc_store_entry(&arena, key + (kvc_u64)KVC_TILE * row_bytes, v_buffer + v_offset + at, member, width);
+            kvc_store_entry(&arena, key + (kvc_u64)KVC_BLOCK * row_bytes, v_buffer + v_offset + at, member, width);
         if (head.state)
             for (kvc_u32 c = member; c < head.columns; c += width)
                 kvc_head_column(&head, c)[slot] = 0.0f;
@@ -239,7 +239,7 @@ KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kv
                                KVC_GLOBAL const kvc_u8 *from) {
     for (kvc_u32 i = 0; i < arena->row_bytes; i++) {
         to[i] = from[i];
-        to[KVC_TILE * arena->row_bytes + i] = from[KVC_TILE * arena->row_bytes + i];
+        to[KVC_BLOCK * arena->row_bytes + i] = from[KVC_BLOCK * arena->row_bytes + i];
     }
 }
 
@@ -257,8 +257,8 @@ KVC_GROUP_KERNEL(relayout)
         return;
     }
     kept_slots =
-        to.slots == from.slots ? to.slots : (to.slots < from.slots ? to.slots : from.slots) / KVC_TILE * KVC_TILE;
-    for (kvc_u32 i = KVC_LOCAL_ID(); i * KVC_TILE < kept_slots; i += KVC_GROUP)
+        to.slots == from.slots ? to.slots : (to.slots < from.slots ? to.slots : from.slots) / KVC_BLOCK * KVC_BLOCK;
+    for (kvc_u32 i = KVC_LOCAL_ID(); i * KVC_BLOCK < kept_slots; i += KVC_GROUP)
         to.blocks[i] = from.blocks[i];
     for (kvc_u32 slot = KVC_LOCAL_ID(); slot < to.slots; slot += KVC_GROUP)
         used[slot] = 0;
@@ -321,6 +321,6 @@ KVC_KERNEL(entries)(KVC_LISTS(l), KVC_ARENA, kvc_u32 h, KVC_SPAN(float, keys), K
         if (keys_buffer)
             keys_buffer[keys_offset + i] = kvc_entry_value(entry_type, key, c);
         if (values_buffer)
-            values_buffer[values_offset + i] = kvc_entry_value(entry_type, key + (kvc_u64)KVC_TILE * row_bytes, c);
+            values_buffer[values_offset + i] = kvc_entry_value(entry_type, key + (kvc_u64)KVC_BLOCK * row_bytes, c);
     }
 }

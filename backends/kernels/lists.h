@@ -28,11 +28,11 @@ struct kvc_arena_view {
 
 /* Returns the address of a block or an extra slot. */
 KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena, kvc_u32 block) {
-    kvc_u64 bytes = (kvc_u64)arena->row_bytes * (2 * KVC_TILE);
+    kvc_u64 bytes = (kvc_u64)arena->row_bytes * (2 * KVC_BLOCK);
     kvc_u32 chunk, first, place = 0;
     if (block & KVC_EXTRA_SLOT) {
-        place = block % KVC_TILE;
-        block = (block & ~KVC_EXTRA_SLOT) / KVC_TILE;
+        place = block % KVC_BLOCK;
+        block = (block & ~KVC_EXTRA_SLOT) / KVC_BLOCK;
     }
     if (block >> arena->top) { /* chunks of the largest size */
         chunk = arena->top - arena->shift + (block >> arena->top);
@@ -55,7 +55,7 @@ KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena
         kvc_u32 prefix##_columns
 
 /* Returns the number of entries that fit in the slots of a head. */
-KVC_DEVICE kvc_u32 kvc_slots_capacity(kvc_u32 slots) { return slots - slots % KVC_TILE + (slots % KVC_TILE > 0); }
+KVC_DEVICE kvc_u32 kvc_slots_capacity(kvc_u32 slots) { return slots - slots % KVC_BLOCK + (slots % KVC_BLOCK > 0); }
 
 struct kvc_head_view { /* one head of one layer */
     kvc_u32 base, slots, count, columns;
@@ -69,7 +69,7 @@ struct kvc_head_view { /* one head of one layer */
     view.slots = prefix##_base[(h) + 1] - view.base;                                                                   \
     view.count = prefix##_count[h];                                                                                    \
     view.columns = prefix##_columns;                                                                                   \
-    view.blocks = prefix##_blocks + view.base / KVC_TILE + (h);                                                        \
+    view.blocks = prefix##_blocks + view.base / KVC_BLOCK + (h);                                                        \
     view.order = prefix##_order ? prefix##_order + view.base : 0;                                                      \
     view.position = prefix##_position ? prefix##_position + view.base : 0;                                             \
     view.state = prefix##_state ? prefix##_state + (kvc_u64)view.columns * view.base : 0
@@ -82,11 +82,11 @@ KVC_DEVICE kvc_i32 kvc_head_position(const struct kvc_head_view *head, kvc_u32 s
 }
 KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_head_key(const struct kvc_arena_view *arena, const struct kvc_head_view *head,
                                            kvc_u32 slot) {
-    return kvc_arena_block(arena, head->blocks[slot / KVC_TILE]) + (kvc_u64)(slot % KVC_TILE) * arena->row_bytes;
+    return kvc_arena_block(arena, head->blocks[slot / KVC_BLOCK]) + (kvc_u64)(slot % KVC_BLOCK) * arena->row_bytes;
 }
 KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_head_value(const struct kvc_arena_view *arena, const struct kvc_head_view *head,
                                              kvc_u32 slot) {
-    return kvc_head_key(arena, head, slot) + (kvc_u64)KVC_TILE * arena->row_bytes;
+    return kvc_head_key(arena, head, slot) + (kvc_u64)KVC_BLOCK * arena->row_bytes;
 }
 KVC_DEVICE KVC_GLOBAL float *kvc_head_column(const struct kvc_head_view *head, kvc_u32 column) {
     return head->state + (kvc_u64)column * head->slots;

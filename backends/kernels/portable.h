@@ -52,6 +52,7 @@ typedef long kvc_i64;
 typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 
 #define KVC_TILE 256u
+#define KVC_BLOCK 32u
 #define KVC_EXTRA_SLOT 0x80000000u
 #define KVC_LANES_EACH (32 / KVC_WORKERS)
 

@@ -38,11 +38,11 @@ enum kvc_status kvc_offload_arena_create(struct kvc_device *device, const struct
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "no memory for a cache arena");
     made->format = *format;
-    made->block_bytes = (size_t)2 * KVC_TILE * format->row_bytes;
+    made->block_bytes = (size_t)2 * KVC_BLOCK * format->row_bytes;
     if (made->block_bytes > kvc_offload_of(device)->most_bytes) {
         free(made);
         return kvc_fail(error, KVC_RESOURCE, "%s: a cache block of %zu bytes is more than one allocation may have",
-                        device->name, (size_t)2 * KVC_TILE * format->row_bytes);
+                        device->name, (size_t)2 * KVC_BLOCK * format->row_bytes);
     }
     /* A chunk is at most a fraction of the device's memory, so that the unused end of the last chunk stays small. */
     while (made->top < 27 && made->block_bytes << (made->top + 1) <= kvc_offload_of(device)->most_bytes &&
@@ -140,12 +140,12 @@ void kvc_offload_arena_return(struct kvc_device *device, struct kvc_arena *arena
 /* Returns the chunk that holds a block or an extra slot, and writes the offset in it. */
 static void *block_at(const struct kvc_arena *arena, uint32_t name, size_t *offset) {
     const bool extra_slot = name & KVC_EXTRA_SLOT;
-    const uint32_t block = extra_slot ? (name & ~KVC_EXTRA_SLOT) / KVC_TILE : name;
+    const uint32_t block = extra_slot ? (name & ~KVC_EXTRA_SLOT) / KVC_BLOCK : name;
     uint32_t first, blocks;
     void *chunk = arena->chunk[chunk_of(arena, block, &first, &blocks)];
     KVC_ASSERT(chunk && taken(arena, block));
     *offset =
-        (block - first) * arena->block_bytes + (extra_slot ? name % KVC_TILE * (size_t)arena->format.row_bytes : 0);
+        (block - first) * arena->block_bytes + (extra_slot ? name % KVC_BLOCK * (size_t)arena->format.row_bytes : 0);
     return chunk;
 }
 

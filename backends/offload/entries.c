@@ -12,15 +12,16 @@ static void score_entries(struct kvc_offload *offload, const struct kvc_entry_sc
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_entry_scores);
     KVC_PUSH(&launch, args->lists, args->lists->arena, kind, args->layer, args->first_list, args->seed, u, args->scores,
              args->stride);
-    kvc_launch_groups(offload, &launch, kvc_slots_blocks(kvc_offload_most_slots(args->lists)), args->lists->kv_heads,
-                      1);
+    kvc_launch_groups(offload, &launch, (uint32_t)kvc_divide_up(kvc_offload_most_slots(args->lists), KVC_TILE),
+                      args->lists->kv_heads, 1);
 }
 
 /* The workspace holds u [H_kv, d], then the sums of tiles. The keys' lengths are stored in the scores. */
 void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_scores *args) {
     KVC_ASSERT(kvc_offload_holds(args->scores, (uint64_t)args->lists->kv_heads * args->stride));
     const struct kvc_lists *lists = args->lists;
-    const uint32_t d = lists->format.head_size, tiles = kvc_slots_blocks(kvc_offload_most_slots(lists));
+    const uint32_t d = lists->format.head_size,
+                   tiles = (uint32_t)kvc_divide_up(kvc_offload_most_slots(lists), KVC_TILE);
     struct kvc_launch parts = kvc_launch_of(KVC_KERNEL_entry_directions);
     struct kvc_launch whole = kvc_launch_of(KVC_KERNEL_entry_direction);
     if (args->kind != KVC_ENTRY_APART) {

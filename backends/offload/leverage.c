@@ -72,7 +72,8 @@ void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_lev
 /* The workspace holds totals [2, 2], then sums [2, H_kv, tiles]. */
 void kvc_offload_standard_mix(struct kvc_device *device, const struct kvc_standard_mix *args) {
     const struct kvc_lists *lists = args->lists;
-    const uint32_t heads = lists->kv_heads, most = kvc_offload_most_slots(lists), tiles = kvc_slots_blocks(most);
+    const uint32_t heads = lists->kv_heads, most = kvc_offload_most_slots(lists),
+                   tiles = (uint32_t)kvc_divide_up(most, KVC_TILE);
     struct kvc_launch mix = kvc_launch_of(KVC_KERNEL_standard_mix);
     struct kvc_buffer *totals =
         kvc_offload_workspace(kvc_offload_of(device), (4 + 2ull * heads * tiles) * sizeof(float));

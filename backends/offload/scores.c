@@ -53,7 +53,7 @@ static void probabilities(struct kvc_offload *offload, const struct kvc_probabil
     push_probabilities(&launch, w, maximum, sum, step, noise, work);
     KVC_PUSH(&launch, more->mode, more->by_head, more->scores, more->stride, more->first_column, more->ring, more->low,
              more->tail, more->gamma);
-    kvc_launch_groups(offload, &launch, kvc_slots_blocks(kvc_offload_most_slots(w->lists)),
+    kvc_launch_groups(offload, &launch, (uint32_t)kvc_divide_up(kvc_offload_most_slots(w->lists), KVC_TILE),
                       more->by_head ? w->heads : w->kv_heads, 1);
 }
 
@@ -136,7 +136,7 @@ void kvc_offload_ring_fuse(struct kvc_device *device, const struct kvc_ring_fuse
     const struct kvc_lists *lists = args->lists;
     struct kvc_offload *offload = kvc_offload_of(device);
     struct kvc_launch fuse = kvc_launch_of(KVC_KERNEL_ring_fuse);
-    uint32_t slots = kvc_offload_most_slots(lists), tiles = kvc_slots_blocks(slots),
+    uint32_t slots = kvc_offload_most_slots(lists), tiles = (uint32_t)kvc_divide_up(slots, KVC_TILE),
              rows = lists->kv_heads * args->filled;
     struct kvc_buffer *workspace = NULL;
     if (args->kind == KVC_ROW_LOGITS && args->filled) {

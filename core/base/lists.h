@@ -13,7 +13,8 @@
 #error "big-endian machine: weights are used where they lie in the file, and model files are little-endian"
 #endif
 
-#define KVC_TILE 256u /* entries in an attention tile, and in a cache block */
+#define KVC_TILE 256u /* entries in an attention tile */
+#define KVC_BLOCK 32u /* entries in a cache block; divides KVC_TILE */
 
 struct kvc_buffer; /* memory of a backend */
 struct kvc_weight; /* a matrix [outputs N, inputs K] of any enum kvc_type, in the backend's own layout */
@@ -37,7 +38,7 @@ struct kvc_device {
     const struct kvc_log *log; /* of the engine that opened the device (core/base/log.h); NULL: none */
 };
 
-/* How entries are stored. A block holds KVC_TILE keys, then KVC_TILE values, each of row_bytes bytes. F32: d floats.
+/* How entries are stored. A block holds KVC_BLOCK keys, then KVC_BLOCK values, each of row_bytes bytes. F32: d floats.
  * F16: d halves, rounded to nearest even; overflow saturates to 65504 and is counted. Q8_0: ceil(d/32) groups, each a
  * half scale (amax/127 rounded to F16) and its quants (int8; 32, or the rest of d): quant = rint(x / scale) clamped to
  * -127..127. A scale of 0 gives zeros, and a group with a NaN reads as NaN (canon.h). row_bytes = 2*ceil(d/32) + d. */
@@ -48,17 +49,18 @@ struct kvc_entry_format {
 };
 
 /* A head may have one slot more than its blocks hold: an extra slot, for the entry that exists only within a decode
- * step. It is in an arena block that up to KVC_TILE heads share. In a block table its name is KVC_EXTRA_SLOT + block *
- * KVC_TILE + slot. In a list's arrays it takes KVC_EXTRA_SLOTS elements, to keep the following data aligned; only the
+ * step. It is in an arena block that up to KVC_BLOCK heads share. In a block table its name is KVC_EXTRA_SLOT + block *
+ * KVC_BLOCK + slot. In a list's arrays it takes KVC_EXTRA_SLOTS elements, to keep the following data aligned; only the
  * first is used. */
 #define KVC_EXTRA_SLOT 0x80000000u
 #define KVC_EXTRA_SLOTS 16u
 
-/* One session's entries in one layer. Head h owns the slots base[h]..base[h+1]-1: a multiple of KVC_TILE, plus
+/* One session's entries in one layer. Head h owns the slots base[h]..base[h+1]-1: a multiple of KVC_BLOCK, plus
  * KVC_EXTRA_SLOTS if it has an extra slot. The names of its blocks begin at blocks[kvc_first_block(base[h], h)]. Slot s
- * is slot s % KVC_TILE of block s / KVC_TILE. The entry of index r (ascending position) is in slot order[base[h] + r].
- * order[base[h] + count[h] ...] lists the head's free slots in the order of their use. If `order` is NULL, index, slot
- * and position are equal. state holds `columns` float32 columns: column c of slot s of head h is state[columns*base[h]
+ * is slot s % KVC_BLOCK of block s / KVC_BLOCK. The entry of index r (ascending position) is in slot order[base[h] +
+ * r]. order[base[h] + count[h] ...] lists the head's free slots in the order of their use. If `order` is NULL, index,
+ * slot and position are equal. state holds `columns` float32 columns: column c of slot s of head h is
+ * state[columns*base[h]
  * + c*(base[h+1]-base[h]) + s]. The arrays are in device memory, except host_base. */
 struct kvc_lists {
     uint32_t kv_heads, columns;
@@ -74,15 +76,15 @@ struct kvc_lists {
 };
 
 /* Returns the index, in `blocks`, of the first block of head h. `base` is the head's first slot. */
-static inline uint32_t kvc_first_block(uint32_t base, uint32_t h) { return base / KVC_TILE + h; }
+static inline uint32_t kvc_first_block(uint32_t base, uint32_t h) { return base / KVC_BLOCK + h; }
 /* Return how many entries fit into `slots` slots of a head, and how many blocks these need, including the block of an
  * extra slot. */
-static inline uint32_t kvc_slots_hold(uint32_t slots) { return slots - slots % KVC_TILE + (slots % KVC_TILE > 0); }
-static inline uint32_t kvc_slots_blocks(uint32_t slots) { return (slots + KVC_TILE - 1) / KVC_TILE; }
+static inline uint32_t kvc_slots_hold(uint32_t slots) { return slots - slots % KVC_BLOCK + (slots % KVC_BLOCK > 0); }
+static inline uint32_t kvc_slots_blocks(uint32_t slots) { return (slots + KVC_BLOCK - 1) / KVC_BLOCK; }
 /* Returns the number of slots that keep their place when a head changes from `had` to `slots` slots. */
 static inline uint32_t kvc_slots_kept(uint32_t slots, uint32_t had) {
     const uint32_t both = kvc_min_u32(slots, had);
-    return slots == had ? slots : both - both % KVC_TILE;
+    return slots == had ? slots : both - both % KVC_BLOCK;
 }
 
 /* An ascending list of indices per head: the entries that a row reads (select methods), the entries that are kept, or a

@@ -236,7 +236,7 @@ static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *
         lists->position = position.buffer[side];
         lists->state = state.buffer[side];
         for (uint32_t h = 0; h < heads; h++) {
-            uint32_t had = src->slots[h] / KVC_TILE, has = (base[h + 1] - base[h]) / KVC_TILE, number;
+            uint32_t had = src->slots[h] / KVC_BLOCK, has = (base[h + 1] - base[h]) / KVC_BLOCK, number;
             for (uint32_t i = had; i < has && v->status == KVC_OK; i++) {
                 v->status = ops->arena_take(v->device[side], lists->arena, 1, &number, &v->error);
                 ops->upload(v->device[side], (struct kvc_span){lists->blocks, (kvc_first_block(base[h], h) + i) * 4},

@@ -82,6 +82,8 @@ static void scramble(struct kvc_verify *v, uint32_t *order, uint32_t n) {
     }
 }
 
+#define BLOCKS_IN_TILE (KVC_TILE / KVC_BLOCK)
+
 /* Draws a number of entries: near tile edges, none, one, or any. */
 static uint32_t draw_count(struct kvc_verify *v, uint32_t slots) {
     static const uint32_t edges[] = {0,   1,   2,   31,  32,  33,  63,  65,  128, 255,
@@ -145,7 +147,7 @@ static void fill_head(struct kvc_verify *v, int side, const struct kvc_lists *li
     struct kvc_lists one = {.kv_heads = 1, .format = lists->format, .arena = lists->arena, .host_base = host_base};
     struct kvc_buffer *made[6] = {NULL};
     size_t row = (size_t)rows * lists->format.head_size * sizeof(float);
-    const size_t bytes[6] = {sizeof host_base,      sizeof(uint32_t), slots / KVC_TILE * sizeof(uint32_t), row, row,
+    const size_t bytes[6] = {sizeof host_base,      sizeof(uint32_t), slots / KVC_BLOCK * sizeof(uint32_t), row, row,
                              rows * sizeof(int32_t)};
     const void *contents[6] = {host_base, NULL, blocks + kvc_first_block(lists->host_base[h], h), k, values, positions};
     struct kvc_segment segment = {.lists = &one, .rows = rows, .stored = rows};
@@ -182,6 +184,13 @@ static void fill_entries(struct kvc_verify *v, const struct kvc_lists_shape *sha
     }
 }
 
+/* Returns the number, below `blocks`, of the block that becomes block i. The blocks of a tile do not adjoin. shuffle
+ * [blocks / BLOCKS_IN_TILE] is a permutation. */
+static uint32_t scattered(const uint32_t *shuffle, uint32_t blocks, uint32_t i) {
+    const uint32_t member = (5 * i + 3) % BLOCKS_IN_TILE;
+    return member * (blocks / BLOCKS_IN_TILE) + shuffle[i / BLOCKS_IN_TILE];
+}
+
 static uint32_t row_bytes(enum kvc_type type, uint32_t d) {
     return type == KVC_F32 ? 4 * d : type == KVC_F16 ? 2 * d : 2 * ((d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP) + d;
 }
@@ -211,7 +220,8 @@ void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape,
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++) {
         struct kvc_lists *lists = &out->lists[side];
         const struct kvc_ops *ops = v->device[side]->ops;
-        uint32_t all = out->all_slots / KVC_TILE, *taken = kvc_verify_alloc(v, all * sizeof *taken);
+        const uint32_t all = out->all_slots / KVC_BLOCK;
+        uint32_t *taken = kvc_verify_alloc(v, all * sizeof *taken);
         const uint32_t named = kvc_first_block(out->all_slots, shape->kv_heads);
         *lists = (struct kvc_lists){shape->kv_heads,
                                     shape->columns,
@@ -231,10 +241,10 @@ void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape,
         if (v->status == KVC_OK)
             v->status = ops->arena_take(v->device[side], lists->arena, all, taken, &v->error);
         for (uint32_t i = 0, h = 0; i < all; i++) {
-            while (i >= plan.base[h + 1] / KVC_TILE)
+            while (i >= plan.base[h + 1] / KVC_BLOCK)
                 h++;
             KVC_ASSERT(h < shape->kv_heads && i + h < named);
-            numbers[side][i + h] = taken[shuffle[i]]; /* all slots are in whole blocks */
+            numbers[side][i + h] = taken[scattered(shuffle, all, i)]; /* all slots are in whole blocks */
         }
         if (v->status == KVC_OK)
             ops->upload(v->device[side], (struct kvc_span){lists->blocks, 0}, numbers[side],

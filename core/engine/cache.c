@@ -22,18 +22,18 @@ uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size) {
     }
 }
 
-static uint64_t block_bytes(const struct kvc_entry_format *format) { return 2ull * KVC_TILE * format->row_bytes; }
+static uint64_t block_bytes(const struct kvc_entry_format *format) { return 2ull * KVC_BLOCK * format->row_bytes; }
 
 static uint64_t entry_bytes(const struct kvc_entry_format *format) { return 2ull * format->row_bytes; }
 
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries) {
-    return kvc_divide_up(entries, KVC_TILE) * block_bytes(format);
+    return kvc_divide_up(entries, KVC_BLOCK) * block_bytes(format);
 }
 
 uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most) {
-    if (entries == step_most && entries > 1 && entries % KVC_TILE == 1)
+    if (entries == step_most && entries > 1 && entries % KVC_BLOCK == 1)
         return entries - 1 + KVC_EXTRA_SLOTS;
-    return kvc_round_up(entries, KVC_TILE);
+    return kvc_round_up(entries, KVC_BLOCK);
 }
 
 static uint32_t slots(const struct kvc_lists *lists) {
@@ -92,14 +92,14 @@ static void free_arrays(struct kvc_cache *cache, struct kvc_cache_layer *layer) 
 
 /* Frees all slots of head h beyond its first `kept` slots. Returns the number of bytes freed. */
 static uint64_t free_head(struct kvc_cache *cache, const struct kvc_cache_layer *layer, uint32_t h, uint32_t kept) {
-    const uint32_t had = head_slots(&layer->lists, h), whole = had / KVC_TILE, from = kept / KVC_TILE;
+    const uint32_t had = head_slots(&layer->lists, h), whole = had / KVC_BLOCK, from = kept / KVC_BLOCK;
     const uint32_t *names = layer->blocks + kvc_first_block(layer->lists.host_base[h], h);
-    KVC_ASSERT(kept == had || (kept < had && kept % KVC_TILE == 0));
+    KVC_ASSERT(kept == had || (kept < had && kept % KVC_BLOCK == 0));
     if (kept == had)
         return 0;
     if (whole > from)
         cache->device->ops->arena_return(cache->device, cache->store->arena, whole - from, names + from);
-    if (had % KVC_TILE)
+    if (had % KVC_BLOCK)
         kvc_extra_slots_free(cache->store, 1, names + whole);
     return (kvc_slots_hold(had) - kept) * entry_bytes(&cache->format);
 }
@@ -209,8 +209,8 @@ static enum kvc_status cache_take(struct kvc_cache *cache, const struct kvc_list
                                   struct fresh *fresh, struct kvc_error *error) {
     for (uint32_t h = 0; h < old->kv_heads; h++) {
         const uint32_t then = base[h + 1] - base[h], kept = kvc_slots_kept(then, head_slots(old, h));
-        fresh->blocks += then / KVC_TILE - kept / KVC_TILE;
-        fresh->extra_slots += then != kept && then % KVC_TILE;
+        fresh->blocks += then / KVC_BLOCK - kept / KVC_BLOCK;
+        fresh->extra_slots += then != kept && then % KVC_BLOCK;
     }
     const uint64_t bytes =
         fresh->blocks * block_bytes(&cache->format) + fresh->extra_slots * entry_bytes(&cache->format);
@@ -252,15 +252,15 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t had = head_slots(old, h), then = base[h + 1] - base[h], kept = kvc_slots_kept(then, had);
         uint32_t *names = made.blocks + kvc_first_block(base[h], h);
-        KVC_ASSERT(then % KVC_TILE == 0 || then % KVC_TILE == KVC_EXTRA_SLOTS);
+        KVC_ASSERT(then % KVC_BLOCK == 0 || then % KVC_BLOCK == KVC_EXTRA_SLOTS);
         KVC_ASSERT(!old->host_base || layer->count[h] <= kvc_slots_hold(then));
         if (kept > 0)
             memcpy(names, layer->blocks + kvc_first_block(old->host_base[h], h),
                    kvc_slots_blocks(kept) * sizeof *names);
-        for (uint32_t b = kept / KVC_TILE; then != kept && b < then / KVC_TILE; b++)
+        for (uint32_t b = kept / KVC_BLOCK; then != kept && b < then / KVC_BLOCK; b++)
             names[b] = *block++;
-        if (then != kept && then % KVC_TILE)
-            names[then / KVC_TILE] = *extra_slot++;
+        if (then != kept && then % KVC_BLOCK)
+            names[then / KVC_BLOCK] = *extra_slot++;
     }
     KVC_ASSERT(block == fresh.block + fresh.blocks && extra_slot == fresh.extra_slot + fresh.extra_slots);
     ops->upload(cache->device, (struct kvc_span){made.lists.blocks, 0}, made.blocks,
@@ -303,7 +303,7 @@ enum kvc_status kvc_cache_reserve(struct kvc_cache *cache, uint32_t l, uint64_t 
         const uint64_t have = head_slots(&layer->lists, h);
         base[h] = (uint32_t)all;
         all += kvc_max_u64(need, have);
-        if (all > UINT32_MAX - KVC_TILE) {
+        if (all > UINT32_MAX - KVC_BLOCK) {
             free(base);
             return kvc_fail(error, KVC_RESOURCE, "cache: %llu entries in one layer are too many",
                             (unsigned long long)all);
@@ -331,7 +331,7 @@ void kvc_cache_copy(struct kvc_cache *cache, const struct kvc_cache *from, uint3
     KVC_ASSERT(heads % others == 0 || others % heads == 0);
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t other = (uint32_t)((uint64_t)h * others / heads), entries = source->count[other];
-        ops->arena_copy(cache->device, cache->store->arena, (uint32_t)kvc_divide_up(entries, KVC_TILE),
+        ops->arena_copy(cache->device, cache->store->arena, (uint32_t)kvc_divide_up(entries, KVC_BLOCK),
                         to->blocks + kvc_first_block(to->lists.host_base[h], h),
                         source->blocks + kvc_first_block(source->lists.host_base[other], other));
         to->count[h] = entries;
@@ -434,7 +434,7 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
         const uint64_t wanted = kvc_cache_slots((uint64_t)layer->count[h] + surplus, layer->step_most);
         const uint32_t need = (uint32_t)kvc_min_u64(wanted, have);
         KVC_ASSERT(layer->count[h] <= kvc_slots_hold(need));
-        if (have / KVC_TILE - need / KVC_TILE >= many)
+        if (have / KVC_BLOCK - need / KVC_BLOCK >= many)
             worth = true;
         base[h + 1] = base[h] + need;
     }

@@ -32,7 +32,7 @@ struct kvc_cache {
 static inline bool kvc_cache_layer_fits(const struct kvc_cache_layer *layer) {
     const uint32_t *base = layer->lists.host_base;
     for (uint32_t h = 0; h < layer->lists.kv_heads; h++) {
-        const uint32_t slots = base ? base[h + 1] - base[h] : 0, beside = slots % KVC_TILE;
+        const uint32_t slots = base ? base[h + 1] - base[h] : 0, beside = slots % KVC_BLOCK;
         if (layer->count[h] > kvc_slots_hold(slots) || (beside && beside != KVC_EXTRA_SLOTS))
             return false;
     }

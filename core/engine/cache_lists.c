@@ -18,7 +18,7 @@ uint32_t kvc_cache_head_slots(const struct kvc_cache *cache, uint32_t l, uint32_
 
 /* Returns true if a head may own `slots` slots for `count` entries. */
 static bool may_own(uint32_t slots, uint32_t count) {
-    const uint32_t beside = slots % KVC_TILE;
+    const uint32_t beside = slots % KVC_BLOCK;
     return (beside == 0 || beside == KVC_EXTRA_SLOTS) && count <= kvc_slots_hold(slots);
 }
 
@@ -33,7 +33,7 @@ enum kvc_status kvc_cache_lay_out(struct kvc_cache *cache, uint32_t l, const uin
     for (uint32_t h = 0; h < heads; h++) {
         base[h] = (uint32_t)all;
         all += slots[h];
-        if (!may_own(slots[h], counts[h]) || all > UINT32_MAX - KVC_TILE) {
+        if (!may_own(slots[h], counts[h]) || all > UINT32_MAX - KVC_BLOCK) {
             free(base);
             return kvc_fail(error, KVC_INPUT, "layer %u, head %u: %u entries in %u slots: no list has this size", l, h,
                             counts[h], slots[h]);
@@ -85,7 +85,7 @@ static enum kvc_status list_open(const struct kvc_cache *cache, uint32_t l, uint
                           .order = malloc(slots * sizeof(uint32_t) + 1),
                           .index = malloc(slots * sizeof(uint32_t) + 1),
                           .words = malloc(slots * sizeof(uint32_t) + 1),
-                          .block = malloc(2 * (size_t)KVC_TILE * cache->format.row_bytes)};
+                          .block = malloc(2 * (size_t)KVC_BLOCK * cache->format.row_bytes)};
     if (list->order && list->index && list->words && list->block)
         return KVC_OK;
     list_close(list);
@@ -130,10 +130,10 @@ static void find_indices(const struct list *list) {
 static void read_block(const struct list *list, uint32_t b, unsigned char *keys, unsigned char *values) {
     struct kvc_device *device = list->cache->device;
     struct kvc_arena *arena = list->cache->store->arena;
-    const uint32_t first = b * KVC_TILE;
+    const uint32_t first = b * KVC_BLOCK;
     KVC_ASSERT(first < list->slots);
-    const uint32_t some = list->slots - first < KVC_TILE ? 1 : KVC_TILE; /* an extra slot is read on its own */
-    const size_t row = list->row, half = KVC_TILE * row;
+    const uint32_t some = list->slots - first < KVC_BLOCK ? 1 : KVC_BLOCK; /* an extra slot is read on its own */
+    const size_t row = list->row, half = KVC_BLOCK * row;
     bool used = false;
     for (uint32_t s = 0; s < some; s++)
         used = used || list->index[first + s] != NO_INDEX;
@@ -210,10 +210,10 @@ enum kvc_status kvc_cache_write_list(struct kvc_cache *cache, uint32_t l, uint32
     enum kvc_status status = list_open(cache, l, h, &list, error);
     if (status != KVC_OK)
         return status;
-    const size_t row = list.row, side = list.count * row, half = KVC_TILE * row;
-    for (uint32_t first = 0; first < list.count; first += KVC_TILE) {
-        const size_t some = kvc_min_u32(list.count - first, KVC_TILE) * row;
-        const uint32_t name = list.names[first / KVC_TILE];
+    const size_t row = list.row, side = list.count * row, half = KVC_BLOCK * row;
+    for (uint32_t first = 0; first < list.count; first += KVC_BLOCK) {
+        const size_t some = kvc_min_u32(list.count - first, KVC_BLOCK) * row;
+        const uint32_t name = list.names[first / KVC_BLOCK];
         device->ops->arena_write(device, cache->store->arena, name, 0, bytes + first * row, some);
         device->ops->arena_write(device, cache->store->arena, name, half, bytes + side + first * row, some);
     }
@@ -242,7 +242,7 @@ enum kvc_status kvc_cache_clone(struct kvc_cache *cache, const struct kvc_cache 
                                 struct kvc_error *error) {
     struct kvc_device *device = cache->device;
     const struct kvc_lists *to = &cache->layer[l].lists, *source = &from->layer[l].lists;
-    const size_t row = cache->format.row_bytes, half = KVC_TILE * row;
+    const size_t row = cache->format.row_bytes, half = KVC_BLOCK * row;
     if (!source->host_base)
         return KVC_OK;
     unsigned char *entry = malloc(row);
@@ -250,15 +250,15 @@ enum kvc_status kvc_cache_clone(struct kvc_cache *cache, const struct kvc_cache 
         return kvc_fail(error, KVC_RESOURCE, "cache: no memory for an entry");
     for (uint32_t h = 0; h < to->kv_heads; h++) {
         const uint32_t slots = kvc_cache_head_slots(from, l, h), first = kvc_first_block(to->host_base[h], h);
-        const uint32_t used = source->order ? slots / KVC_TILE : kvc_slots_blocks(from->layer[l].count[h]);
+        const uint32_t used = source->order ? slots / KVC_BLOCK : kvc_slots_blocks(from->layer[l].count[h]);
         const uint32_t *names = from->layer[l].blocks + first;
         KVC_ASSERT(to->host_base[h] == source->host_base[h] && used <= kvc_slots_blocks(slots));
-        const uint32_t whole = kvc_min_u32(used, slots / KVC_TILE);
+        const uint32_t whole = kvc_min_u32(used, slots / KVC_BLOCK);
         device->ops->arena_copy(device, cache->store->arena, whole, cache->layer[l].blocks + first, names);
-        if (slots % KVC_TILE == 0)
+        if (slots % KVC_BLOCK == 0)
             continue;
         for (size_t side = 0; side < 2; side++) {
-            const uint32_t b = slots / KVC_TILE;
+            const uint32_t b = slots / KVC_BLOCK;
             device->ops->arena_read(device, cache->store->arena, names[b], side * half, entry, row);
             device->ops->arena_write(device, cache->store->arena, cache->layer[l].blocks[first + b], side * half, entry,
                                      row);

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define MOST_BLOCKS (KVC_EXTRA_SLOT / KVC_TILE) /* limit: the block number must fit into a slot's name */
+#define MOST_BLOCKS (KVC_EXTRA_SLOT / KVC_BLOCK) /* limit: the block number must fit into a slot's name */
 
 static enum kvc_status add_block(struct kvc_extra_slots *extra_slots, struct kvc_error *error) {
     const struct kvc_ops *ops = extra_slots->device->ops;
@@ -27,19 +27,19 @@ static enum kvc_status add_block(struct kvc_extra_slots *extra_slots, struct kvc
 
 static enum kvc_status take_one(struct kvc_extra_slots *extra_slots, uint32_t *name, struct kvc_error *error) {
     uint32_t i = 0, slot = 0;
-    while (i < extra_slots->blocks && extra_slots->block[i].taken == KVC_TILE)
+    while (i < extra_slots->blocks && extra_slots->block[i].taken == KVC_BLOCK)
         i++;
     const enum kvc_status status = i < extra_slots->blocks ? KVC_OK : add_block(extra_slots, error);
     if (status != KVC_OK)
         return status;
     struct kvc_extra_block *block = &extra_slots->block[i];
-    KVC_ASSERT(block->taken < KVC_TILE);
-    while (block->bits[slot / 64] >> slot % 64 & 1)
+    KVC_ASSERT(block->taken < KVC_BLOCK);
+    while (block->bits >> slot & 1)
         slot++;
-    KVC_ASSERT(slot < KVC_TILE && block->number < MOST_BLOCKS);
-    block->bits[slot / 64] |= (uint64_t)1 << slot % 64;
+    KVC_ASSERT(slot < KVC_BLOCK && block->number < MOST_BLOCKS);
+    block->bits |= (uint64_t)1 << slot;
     block->taken++;
-    *name = KVC_EXTRA_SLOT + block->number * KVC_TILE + slot;
+    *name = KVC_EXTRA_SLOT + block->number * KVC_BLOCK + slot;
     return KVC_OK;
 }
 
@@ -57,7 +57,7 @@ enum kvc_status kvc_extra_slots_take(struct kvc_extra_slots *extra_slots, uint32
 
 void kvc_extra_slots_free(struct kvc_extra_slots *extra_slots, uint32_t count, const uint32_t *names) {
     for (uint32_t n = 0; n < count; n++) {
-        const uint32_t number = (names[n] - KVC_EXTRA_SLOT) / KVC_TILE, slot = names[n] % KVC_TILE;
+        const uint32_t number = (names[n] - KVC_EXTRA_SLOT) / KVC_BLOCK, slot = names[n] % KVC_BLOCK;
         uint32_t i = 0;
         KVC_ASSERT(names[n] >= KVC_EXTRA_SLOT);
         while (extra_slots->block[i].number != number) {
@@ -65,8 +65,8 @@ void kvc_extra_slots_free(struct kvc_extra_slots *extra_slots, uint32_t count, c
             KVC_ASSERT(i < extra_slots->blocks);
         }
         struct kvc_extra_block *block = &extra_slots->block[i];
-        KVC_ASSERT(block->bits[slot / 64] >> slot % 64 & 1); /* a slot is freed once */
-        block->bits[slot / 64] &= ~((uint64_t)1 << slot % 64);
+        KVC_ASSERT(block->bits >> slot & 1); /* a slot is freed once */
+        block->bits &= ~((uint64_t)1 << slot);
         if (--block->taken > 0)
             continue;
         extra_slots->device->ops->arena_return(extra_slots->device, extra_slots->arena, 1, &block->number);

@@ -1,4 +1,4 @@
-/* extra_slots.h - the extra slots (core/base/lists.h) of all caches that use one arena. Up to KVC_TILE extra slots
+/* extra_slots.h - the extra slots (core/base/lists.h) of all caches that use one arena. Up to KVC_BLOCK extra slots
  * share an arena block. A block is allocated on demand and freed with its last slot. */
 #ifndef KVC_CORE_ENGINE_EXTRA_SLOTS_H
 #define KVC_CORE_ENGINE_EXTRA_SLOTS_H
@@ -6,9 +6,9 @@
 #include "core/base/ops.h"
 
 struct kvc_extra_block {
-    uint32_t number;              /* block number in the arena */
-    uint32_t taken;               /* slots in use */
-    uint64_t bits[KVC_TILE / 64]; /* one bit per slot: 1 if in use */
+    uint32_t number; /* block number in the arena */
+    uint32_t taken;  /* slots in use */
+    uint64_t bits;   /* one bit per slot: 1 if in use */
 };
 
 struct kvc_extra_slots {

@@ -296,7 +296,7 @@ static void put_words(struct kvc_trace *trace, struct kvc_trace_name name, struc
 
 /* ---- entries ---- */
 
-/* The block that was read last, with the keys and values of KVC_TILE entries as stored. */
+/* The block that was read last, with the keys and values of KVC_BLOCK entries as stored. */
 struct block {
     uint32_t number;
     unsigned char *bytes;
@@ -305,9 +305,9 @@ struct block {
 /* Copies the stored key and value of an entry to `to` [2, row_bytes]. */
 static void fetch_entry(struct kvc_trace *trace, const struct kvc_lists *lists, const uint32_t *names,
                         const struct head *head, uint32_t index, struct block *block, unsigned char *to) {
-    const size_t row = lists->format.row_bytes, half = KVC_TILE * row;
-    const uint32_t slot = slot_of(head, index), number = slot / KVC_TILE;
-    const size_t some = head->slots - number * KVC_TILE < KVC_TILE ? 1 : KVC_TILE; /* read an extra slot alone */
+    const size_t row = lists->format.row_bytes, half = KVC_BLOCK * row;
+    const uint32_t slot = slot_of(head, index), number = slot / KVC_BLOCK;
+    const size_t some = head->slots - number * KVC_BLOCK < KVC_BLOCK ? 1 : KVC_BLOCK; /* read an extra slot alone */
     if (block->number != number) {
         for (size_t side = 0; side < 2; side++)
             trace->device->ops->arena_read(trace->device, lists->arena, names[number], side * half,
@@ -315,7 +315,7 @@ static void fetch_entry(struct kvc_trace *trace, const struct kvc_lists *lists, 
         block->number = number;
     }
     for (size_t side = 0; side < 2; side++)
-        memcpy(to + side * row, block->bytes + side * half + slot % KVC_TILE * row, row);
+        memcpy(to + side * row, block->bytes + side * half + slot % KVC_BLOCK * row, row);
 }
 
 /* Writes the stored keys and values of each head. With `segment`: one line for each of the newest segment->stored
@@ -332,7 +332,7 @@ static void put_entries(struct kvc_trace *trace, const char *operation, const st
         const size_t kept = trace->held_count;
         const uint32_t *names = kvc_trace_fetch(trace, (struct kvc_span){lists->blocks, first * sizeof *names},
                                                 kvc_slots_blocks(head.slots) * sizeof *names);
-        struct block block = {UINT32_MAX, kvc_trace_alloc(trace, 2 * KVC_TILE * row)};
+        struct block block = {UINT32_MAX, kvc_trace_alloc(trace, 2 * KVC_BLOCK * row)};
         unsigned char *entries = kvc_trace_alloc(trace, 2 * count * row);
         for (uint32_t i = 0; names && block.bytes && entries && i < count; i++) {
             fetch_entry(trace, lists, names, &head, head.count - count + i, &block, entries + 2 * i * row);

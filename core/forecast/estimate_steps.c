@@ -112,7 +112,7 @@ static void keep_pages_in(struct kvc_estimator *e, uint32_t l, uint64_t t, uint6
 static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint64_t most[2], bool but_last) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     for (int i = 0; i < 2; i++) {
-        const uint64_t to = but_last && most[i] > KVC_TILE ? most[i] - KVC_TILE : most[i];
+        const uint64_t to = but_last && most[i] > KVC_BLOCK ? most[i] - KVC_BLOCK : most[i];
         if (to <= layer->count[i] || !layer->lists[i])
             continue;
         if (layer->step_most > layer->count[i] && layer->step_most < to && !layer->members) {
@@ -138,7 +138,7 @@ static void grow_all(struct kvc_estimator *e, uint64_t over) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const int kind = kvc_longest_kind(&e->ledger.layer[l]);
         const uint64_t now = e->ledger.layer[l].count[kind], full = kvc_whole_blocks(e->most[l][kind]);
-        e->last[l] = (struct kvc_last_block){full > now + KVC_TILE ? full - KVC_TILE - now : 0, l};
+        e->last[l] = (struct kvc_last_block){full > now + KVC_BLOCK ? full - KVC_BLOCK - now : 0, l};
         estimate_steps_grow(e, l, e->most[l], true);
     }
     qsort(e->last, e->g->layers, sizeof *e->last, by_step);

@@ -18,15 +18,15 @@ void kvc_ledger_close(struct kvc_ledger *ledger) { free(ledger->layer); }
 /* Returns an upper bound of the slots of all lists if the model's activations decide their lengths: in the worst case,
  * the last block of every member except one holds a single entry. */
 static uint64_t slots_at_most(const struct kvc_ledger_layer *layer, uint64_t more) {
-    const uint64_t all = layer->pool + layer->members * (more + KVC_TILE - 1);
+    const uint64_t all = layer->pool + layer->members * (more + KVC_BLOCK - 1);
     KVC_ASSERT(layer->members > 0);
-    const uint64_t slots = all / KVC_TILE * KVC_TILE;
+    const uint64_t slots = all / KVC_BLOCK * KVC_BLOCK;
     return layer->by_layer ? slots * layer->heads / layer->members + 1 : slots;
 }
 
 uint64_t kvc_ledger_arrays(const struct kvc_ledger_layer *layer, uint64_t slots) {
     const uint64_t each = (layer->ordered ? 8ull : 0) + 4ull * layer->columns; /* order and position, then columns */
-    return 4ull * (2ull * layer->heads + 1) + 4ull * (slots / KVC_TILE + layer->heads) + slots * each;
+    return 4ull * (2ull * layer->heads + 1) + 4ull * (slots / KVC_BLOCK + layer->heads) + slots * each;
 }
 
 static void note_peak(struct kvc_ledger *ledger) {
@@ -49,7 +49,7 @@ void kvc_ledger_state(struct kvc_ledger *ledger, const struct kvc_ledger_layer *
 static void relayout(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, uint64_t slots, uint64_t added,
                      uint64_t freed) {
     const uint64_t arrays = kvc_ledger_arrays(layer, slots),
-                   block = layer->by_layer ? layer->heads * KVC_TILE : KVC_TILE;
+                   block = layer->by_layer ? layer->heads * KVC_BLOCK : KVC_BLOCK;
     const bool apart = layer->members && slots > layer->slots + block;
     const uint64_t more = apart ? kvc_ledger_arrays(layer, slots - block) - layer->arrays : 0;
     ledger->cache += layer->elsewhere ? 0 : added * ledger->slot_bytes;
@@ -66,7 +66,7 @@ static void relayout_pool(struct kvc_ledger *ledger, struct kvc_ledger_layer *la
     relayout(ledger, layer, slots, slots > had ? slots - had : 0, slots < had ? had - slots : 0);
 }
 
-static uint64_t in_blocks(uint64_t slots) { return slots - slots % KVC_TILE; }
+static uint64_t in_blocks(uint64_t slots) { return slots - slots % KVC_BLOCK; }
 
 /* Gives each list of a kind each[kind] slots. */
 static void relayout_each(struct kvc_ledger *ledger, struct kvc_ledger_layer *layer, const uint64_t each[2]) {
@@ -76,8 +76,8 @@ static void relayout_each(struct kvc_ledger *ledger, struct kvc_ledger_layer *la
         KVC_ASSERT(kept <= had && kept <= then);
         slots += layer->lists[i] * then;
         if (then != had) { /* an extra slot counts as one entry */
-            added += layer->lists[i] * (in_blocks(then) - kept + (then % KVC_TILE > 0));
-            freed += layer->lists[i] * (in_blocks(had) - kept + (had % KVC_TILE > 0));
+            added += layer->lists[i] * (in_blocks(then) - kept + (then % KVC_BLOCK > 0));
+            freed += layer->lists[i] * (in_blocks(had) - kept + (had % KVC_BLOCK > 0));
         }
         layer->each[i] = each[i];
     }
@@ -125,7 +125,7 @@ void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, 
     for (int i = 0; i < 2; i++) {
         const uint64_t need = kvc_cache_slots(layer->count[i] + surplus, layer->step_most);
         each[i] = kvc_min_u64(need, layer->each[i]);
-        worth = worth || (layer->lists[i] && layer->each[i] / KVC_TILE - each[i] / KVC_TILE >= many);
+        worth = worth || (layer->lists[i] && layer->each[i] / KVC_BLOCK - each[i] / KVC_BLOCK >= many);
     }
     if (worth)
         relayout_each(ledger, layer, each);

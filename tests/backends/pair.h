@@ -195,8 +195,8 @@ static inline void shuffle(struct pair *pair, uint32_t *x, uint32_t n) {
 
 /* Returns the number of slots for a number of entries. A single entry beyond whole blocks is in an extra slot. */
 static inline uint32_t slots_for(uint32_t entries) {
-    return entries > 1 && entries % KVC_TILE == 1 ? entries - 1 + KVC_EXTRA_SLOTS
-                                                  : (entries + KVC_TILE - 1) / KVC_TILE * KVC_TILE;
+    return entries > 1 && entries % KVC_BLOCK == 1 ? entries - 1 + KVC_EXTRA_SLOTS
+                                                   : (entries + KVC_BLOCK - 1) / KVC_BLOCK * KVC_BLOCK;
 }
 
 /* Assigns the blocks in `taken`, one after another, to all heads, and the block of the extra slots, `extra_slot`. */
@@ -204,10 +204,11 @@ static inline void name_blocks(const struct lists_shape *shape, const uint32_t *
                                uint32_t extra_slot, uint32_t *blocks) {
     for (uint32_t h = 0; h < shape->kv_heads; h++) {
         const uint32_t slots = base[h + 1] - base[h], first = kvc_first_block(base[h], h);
-        for (uint32_t i = 0; i < slots / KVC_TILE; i++)
+        for (uint32_t i = 0; i < slots / KVC_BLOCK; i++)
             blocks[first + i] = *taken++;
-        if (slots % KVC_TILE)
-            blocks[first + slots / KVC_TILE] = KVC_EXTRA_SLOT + extra_slot * KVC_TILE + (255 - 17 * h);
+        if (slots % KVC_BLOCK)
+            blocks[first + slots / KVC_BLOCK] =
+                KVC_EXTRA_SLOT + extra_slot * KVC_BLOCK + (KVC_BLOCK - 1 - 3 * h) % KVC_BLOCK;
     }
 }
 
@@ -224,7 +225,7 @@ static inline struct both_lists *lists_make_beside(struct pair *pair, const stru
     for (uint32_t h = 0; h < shape->kv_heads; h++)
         base[h + 1] = base[h] + slots_for(shape->count[h] + shape->extra_slot[h]);
     slots = base[shape->kv_heads];
-    made->block_count = slots / KVC_TILE + 1;
+    made->block_count = slots / KVC_BLOCK + 1;
     made->base = both_copy(pair, base, (shape->kv_heads + 1) * sizeof *base);
     made->count = both_copy(pair, shape->count, shape->kv_heads * sizeof *shape->count);
     made->blocks = both_make(pair, (kvc_first_block(slots, shape->kv_heads) + 1) * 4);

@@ -79,12 +79,12 @@ enum { HEADS = 2, D = 8, SLOTS = 512 }; /* KV heads, head size, slots per head *
 static inline struct kvc_lists make_lists(enum kvc_type type, uint32_t columns, bool ordered,
                                           struct kvc_arena **arena) {
     static uint32_t base[HEADS + 1] = {0, SLOTS, 2 * SLOTS};
-    uint32_t blocks[HEADS * SLOTS / KVC_TILE + HEADS] = {0};
+    uint32_t blocks[HEADS * SLOTS / KVC_BLOCK + HEADS] = {0};
     struct kvc_entry_format format = {type, D, type == KVC_F32 ? 4 * D : type == KVC_F16 ? 2 * D : 2 + D};
     struct kvc_lists lists = {.kv_heads = HEADS, .columns = columns, .format = format, .host_base = base};
     assert_int_equal(OPS->arena_create(device, &format, arena, NULL), KVC_OK);
     for (uint32_t h = 0; h < HEADS; h++)
-        assert_int_equal(OPS->arena_take(device, *arena, SLOTS / KVC_TILE, blocks + kvc_first_block(base[h], h), NULL),
+        assert_int_equal(OPS->arena_take(device, *arena, SLOTS / KVC_BLOCK, blocks + kvc_first_block(base[h], h), NULL),
                          KVC_OK);
     lists.arena = *arena;
     lists.base = holding(base, sizeof base).buffer;

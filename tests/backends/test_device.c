@@ -165,7 +165,7 @@ static void arena_lowest_first(void **state) {
     struct kvc_device *device = open_device();
     const struct kvc_ops *ops = device->ops;
     struct kvc_entry_format format = {KVC_Q8_0, 80, 86};
-    const uint64_t block = 2 * KVC_TILE * 86;
+    const uint64_t block = 2 * KVC_BLOCK * 86;
     uint32_t blocks[300], again[2], give[] = {7, 3};
     struct kvc_arena *arena;
     struct kvc_error error;
@@ -189,9 +189,9 @@ static void arena_lowest_first(void **state) {
     unsigned char some[86];
     ops->arena_read(device, arena, 12, block - 86, some, 86);
     assert_true(some[0] == 12 && some[85] == 12);
-    ops->arena_write(device, arena, KVC_EXTRA_SLOT + 12 * KVC_TILE + 5, 86, "x", 1); /* past the key of slot 5 */
+    ops->arena_write(device, arena, KVC_EXTRA_SLOT + 12 * KVC_BLOCK + 5, 86, "x", 1); /* past the key of slot 5 */
     assert_int_equal(kvc_cpu_block(arena, 12)[5 * 86 + 86], 'x');
-    ops->arena_read(device, arena, KVC_EXTRA_SLOT + 12 * KVC_TILE + 5, 86, some, 1);
+    ops->arena_read(device, arena, KVC_EXTRA_SLOT + 12 * KVC_BLOCK + 5, 86, some, 1);
     assert_int_equal(some[0], 'x');
     ops->arena_return(device, arena, 2, give);
     assert_true(device->memory.now[KVC_MEMORY_CACHE] == 298 * block);
@@ -214,8 +214,8 @@ static void arena_resident(void **state) {
     struct kvc_device *device = open_device();
     const struct kvc_ops *ops = device->ops;
     struct kvc_entry_format format = {KVC_F16, 128, 256};
-    const int64_t block = 2 * KVC_TILE * 256, slack = 512 << 10;
-    enum { MANY = 400 }; /* 52 MB */
+    const int64_t block = 2 * KVC_BLOCK * 256, slack = 512 << 10;
+    enum { MANY = 3200 }; /* 52 MB */
     uint32_t blocks[MANY], given = 0, *give = calloc(MANY, sizeof *give);
     struct kvc_arena *arena;
     int64_t before = kvc_test_resident(), full, half, none;

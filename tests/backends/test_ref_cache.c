@@ -132,9 +132,11 @@ static void append_without_capacity(void **state) {
     OPS->arena_free(device, arena);
 }
 
+enum { PER_TILE = KVC_TILE / KVC_BLOCK };
+
 static void relayout_shrinks(void **state) {
-    uint32_t base[HEADS + 1] = {0, KVC_TILE, 4 * KVC_TILE}, kept_indices[300], more,
-                          n = 0; /* head 1 gets another block */
+    uint32_t base[HEADS + 1] = {0, KVC_TILE, 4 * KVC_TILE}, kept_indices[300], more[PER_TILE],
+                          n = 0; /* head 1 gets the blocks of another tile */
     struct kvc_arena *arena;
     struct kvc_lists src = make_lists(KVC_F16, 1, true, &arena), dst = src;
     struct kvc_span k = values(SLOTS * HEADS * D), v = values(SLOTS * HEADS * D);
@@ -154,12 +156,12 @@ static void relayout_shrinks(void **state) {
     dst.host_base = base;
     dst.base = holding(base, sizeof base).buffer;
     dst.count = buffer(HEADS * 4).buffer;
-    dst.blocks = buffer(6 * 4).buffer;
+    dst.blocks = buffer((4 * PER_TILE + 2) * 4).buffer;
     dst.order = buffer(4 * KVC_TILE * 4).buffer;
     dst.position = buffer(4 * KVC_TILE * 4).buffer;
     dst.state = buffer(4 * KVC_TILE * 4).buffer;
-    assert_int_equal(OPS->arena_take(device, arena, 1, &more, NULL), KVC_OK);
-    ((uint32_t *)dst.blocks->data)[4] = more;
+    assert_int_equal(OPS->arena_take(device, arena, PER_TILE, more, NULL), KVC_OK);
+    memcpy((uint32_t *)dst.blocks->data + 3 * PER_TILE + 1, more, sizeof more);
     OPS->relayout(device, &(struct kvc_relayout){.dst = &dst, .src = &src});
     for (uint32_t h = 0; h < HEADS; h++) {
         assert_int_equal(count_of(&dst, h), n);
@@ -182,9 +184,10 @@ static void relayout_shrinks(void **state) {
         seen[slot] = true;
         assert_true(i <= n || slot > ((const uint32_t *)dst.order->data)[i - 1]);
     }
-    assert_int_equal(((const uint32_t *)dst.blocks->data)[0], ((const uint32_t *)src.blocks->data)[0]);
-    assert_int_equal(((const uint32_t *)dst.blocks->data)[2], ((const uint32_t *)src.blocks->data)[3]);
-    assert_int_equal(((const uint32_t *)dst.blocks->data)[4], more);
+    const uint32_t *to = dst.blocks->data, *from = src.blocks->data;
+    assert_memory_equal(to, from, PER_TILE * sizeof *to);
+    assert_memory_equal(to + PER_TILE + 1, from + 2 * PER_TILE + 1, 2 * PER_TILE * sizeof *to);
+    assert_memory_equal(to + 3 * PER_TILE + 1, more, sizeof more);
     OPS->arena_free(device, arena);
 }
 

@@ -89,7 +89,7 @@ static void test_blocks(void **state) {
     const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
     for (size_t m = 0; m < method_count; m = after(m)) {
         const enum kvc_type type = types[m % 3];
-        const uint64_t entry = 2ull * kvc_entry_row_bytes(type, info->head_size), block = KVC_TILE * entry;
+        const uint64_t entry = 2ull * kvc_entry_row_bytes(type, info->head_size), block = KVC_BLOCK * entry;
         char spec[2][100];
         struct kvc_session_stats stats[2];
         struct kvc_estimate expected;
@@ -166,18 +166,23 @@ static void test_bits(void **state) {
     free(logits[1]);
 }
 
+/* Returns how many blocks the lists of that many sessions take, each with 256 entries and an extra slot. */
+static uint64_t blocks_of(uint64_t lists, uint64_t sessions) {
+    return sessions * lists * KVC_TILE / KVC_BLOCK + (sessions * lists + KVC_BLOCK - 1) / KVC_BLOCK;
+}
+
 /* Sessions share a block: each has its own slots, and the last session returns the block. */
 static void test_shared(void **state) {
     (void)state;
-    const uint64_t block = KVC_TILE * 2ull * kvc_entry_row_bytes(KVC_F16, kvc_model_info(model)->head_size);
+    const uint64_t block = KVC_BLOCK * 2ull * kvc_entry_row_bytes(KVC_F16, kvc_model_info(model)->head_size);
     struct kvc_session *both[2], *alone = open_prompted("tova:budget=256", KVC_F16, PROMPT);
     float *logits = malloc(3 * vocab * sizeof *logits);
     assert_non_null(logits);
     both[0] = open_prompted("tova:budget=256", KVC_F16, PROMPT);
     both[1] = open_prompted("h2o:budget=256", KVC_F16, PROMPT);
     const uint64_t lists = kvc_cache_lists(&alone->cache), blocks = alone->cache.cache_bytes / block;
-    assert_int_equal(blocks, lists);
-    assert_int_equal(cache_now(), (3 * blocks + 1) * block);
+    assert_int_equal(blocks, lists * KVC_TILE / KVC_BLOCK + lists / KVC_BLOCK);
+    assert_int_equal(cache_now(), blocks_of(lists, 3) * block);
     for (int s = 0; s < steps() / 5; s++) {
         const int32_t next[2] = {tokens[PROMPT + s], tokens[PROMPT + s]};
         FINE(kvc_decode(both, next, 2, logits, NULL, &error));
@@ -186,7 +191,7 @@ static void test_shared(void **state) {
     }
     kvc_session_close(both[1]);
     kvc_session_close(alone);
-    assert_int_equal(cache_now(), (blocks + 1) * block);
+    assert_int_equal(cache_now(), blocks_of(lists, 1) * block);
     kvc_session_close(both[0]);
     assert_int_equal(cache_now(), 0);
     free(logits);
@@ -195,7 +200,7 @@ static void test_shared(void **state) {
 /* More extra slots than a block has: each place is used once, and a block is returned with its last slot. */
 static void test_places(void **state) {
     (void)state;
-    enum { COUNT = 2 * KVC_TILE + 9 };
+    enum { COUNT = 2 * KVC_BLOCK + 9 };
     struct kvc_extra_slots extra_slots = {.device = engine->device};
     const struct kvc_entry_format format = {KVC_F16, 64, 128};
     uint32_t names[COUNT], again;
@@ -204,13 +209,13 @@ static void test_places(void **state) {
     for (uint32_t i = 0; i < COUNT; i++)
         for (uint32_t j = 0; j <= i; j++)
             assert_true(i == j ? (names[i] & KVC_EXTRA_SLOT) != 0 : names[i] != names[j]);
-    assert_int_equal(cache_now(), 3 * KVC_TILE * 256);
-    kvc_extra_slots_free(&extra_slots, 1, &names[300]);
+    assert_int_equal(cache_now(), 3 * KVC_BLOCK * 256);
+    kvc_extra_slots_free(&extra_slots, 1, &names[40]);
     FINE(kvc_extra_slots_take(&extra_slots, 1, &again, &error));
-    assert_int_equal(again, names[300]);
-    kvc_extra_slots_free(&extra_slots, KVC_TILE, names);
-    assert_int_equal(cache_now(), 2 * KVC_TILE * 256);
-    kvc_extra_slots_free(&extra_slots, COUNT - KVC_TILE, names + KVC_TILE);
+    assert_int_equal(again, names[40]);
+    kvc_extra_slots_free(&extra_slots, KVC_BLOCK, names);
+    assert_int_equal(cache_now(), 2 * KVC_BLOCK * 256);
+    kvc_extra_slots_free(&extra_slots, COUNT - KVC_BLOCK, names + KVC_BLOCK);
     assert_int_equal(cache_now(), 0);
     engine->device->ops->arena_free(engine->device, extra_slots.arena);
     free(extra_slots.block);

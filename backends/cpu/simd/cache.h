@@ -272,20 +272,24 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
     const uint32_t count = ((const uint32_t *)src->count->data)[h], kept_slots = kvc_slots_kept(slots, had);
     const size_t row_bytes = src->format.row_bytes;
     const uint32_t *from = src->order ? (const uint32_t *)src->order->data + src->host_base[h] : NULL;
-    bool moved = false;
     if (count > kvc_slots_hold(slots)) {
         kvc_cpu_failed(job->cpu, KVC_RESOURCE, "relayout: %u entries do not fit %u slots", (unsigned)count,
                        (unsigned)slots);
+        return;
+    }
+    memcpy((uint32_t *)dst->blocks->data + kvc_first_block(dst->host_base[h], h),
+           (const uint32_t *)src->blocks->data + kvc_first_block(src->host_base[h], h),
+           kvc_slots_blocks(kept_slots) * sizeof(uint32_t));
+    ((uint32_t *)dst->count->data)[h] = count;
+    if (!dst->order && count <= kept_slots) { /* no entry moves, and no table names slots */
+        for (uint32_t c = 0; dst->state && src->state && c < dst->columns; c++)
+            memcpy(state_of(dst, h) + (size_t)c * slots, state_of(src, h) + (size_t)c * had, count * sizeof(float));
         return;
     }
     uint32_t *to = kvc_cpu_scratch(job->cpu, thread, job->count_most * sizeof *to + job->slots_most * sizeof(bool));
     if (!to)
         return;
     bool *used = (bool *)(to + job->count_most);
-    memcpy((uint32_t *)dst->blocks->data + kvc_first_block(dst->host_base[h], h),
-           (const uint32_t *)src->blocks->data + kvc_first_block(src->host_base[h], h),
-           kvc_slots_blocks(kept_slots) * sizeof(uint32_t));
-    ((uint32_t *)dst->count->data)[h] = count;
     memset(used, 0, slots * sizeof *used);
     for (uint32_t r = 0; r < count; r++) {
         to[r] = from ? from[r] : r;
@@ -303,16 +307,12 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
         used[lowest] = true;
         memcpy(kvc_list_key(dst, h, lowest), kvc_list_key(src, h, slot), row_bytes);
         memcpy(kvc_list_value(dst, h, lowest), kvc_list_value(src, h, slot), row_bytes);
-        moved = true;
     }
     for (uint32_t c = 0; dst->state && src->state && c < dst->columns; c++) {
         float *column = state_of(dst, h) + (size_t)c * slots;
         const float *old = state_of(src, h) + (size_t)c * had;
-        if (!from && !moved)
-            memcpy(column, old, count * sizeof *column);
-        else
-            for (uint32_t r = 0; r < count; r++)
-                column[to[r]] = old[from ? from[r] : r];
+        for (uint32_t r = 0; r < count; r++)
+            column[to[r]] = old[from ? from[r] : r];
     }
     if (dst->position) {
         int32_t *position = (int32_t *)dst->position->data + dst->host_base[h];

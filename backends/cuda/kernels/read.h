@@ -70,7 +70,7 @@ KVC_DEVICE void kvc_read_lay_out(struct kvc_read &t, kvc_u32 bytes, kvc_u32 alig
     t.per = KVC_READ_BYTES / t.stride < KVC_TILE ? KVC_READ_BYTES / t.stride / 32 * 32 : KVC_TILE;
     t.per = t.per ? t.per : KVC_READ_BYTES / t.stride / 4 * 4; /* exp(s - m) is read in vectors of four */
     t.unit = t.bytes % 16 == 0 ? 16 : t.bytes % 8 == 0 ? 8 : 4;
-    t.value_at = KVC_TILE * t.bytes;
+    t.value_at = KVC_BLOCK * t.bytes;
     t.count = 0;
     t.full = true;
 }

@@ -264,7 +264,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     const uint32_t d = job->d, group = job->group, queries = unit.rows * group;
     const bool many = unit.plan->many, split = unit.plan->splits > 1;
     const size_t stride = many ? value_size(d) : padded_size(d);
-    const size_t value_offset = (size_t)KVC_TILE * lists->format.row_bytes;
+    const size_t value_offset = (size_t)KVC_BLOCK * lists->format.row_bytes;
     struct attention_work work;
     const size_t own = lay_out(job, &work, NULL), shared = thread == 0 ? job->shared_total : 0;
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, shared + own);

@@ -189,10 +189,10 @@ INLINE int32_t slot_position(const struct head_entries *head, uint32_t slot) {
 }
 
 INLINE const unsigned char *slot_key(const struct head_entries *head, uint32_t slot) {
-    return head->block[slot / KVC_TILE] + (size_t)(slot % KVC_TILE) * head->row_bytes;
+    return head->block[slot / KVC_BLOCK] + (size_t)(slot % KVC_BLOCK) * head->row_bytes;
 }
 
-/* Writes the addresses of the keys of n entries, from entry `place` on. The value of a key lies KVC_TILE rows after it.
+/* Writes the addresses of the keys of n entries, from entry `place` on. The value of a key lies KVC_BLOCK rows after it.
  */
 static inline void head_keys(const struct head_entries *head, uint32_t place, uint32_t n, const unsigned char **keys) {
     if (!head->order && !head->index) {

@@ -339,7 +339,7 @@ struct gemm_ahead {
  * fill buffers. */
 INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_t to, uint32_t count, const float *o,
                           size_t floats) {
-    const size_t bytes = ahead->value_offset / KVC_TILE;
+    const size_t bytes = ahead->value_offset / KVC_BLOCK;
     for (uint32_t i = ahead->count * from / count; i < ahead->count * to / count; i++) {
         prefetch_row_far(ahead->keys[i], bytes);
         prefetch_row_far(ahead->keys[i] + ahead->value_offset, bytes);

@@ -353,7 +353,7 @@ static void small_batch_mix(const struct tile_entries *tile, struct next_keys ne
                             uint32_t d, float *o) {
     const size_t padded = padded_size(d);
     const bool all_at_once = heads == 1 && next.count == 0;
-    const struct small_batch_ahead ahead = {next, tile->high, tile->value_offset / KVC_TILE, tile->fill};
+    const struct small_batch_ahead ahead = {next, tile->high, tile->value_offset / KVC_BLOCK, tile->fill};
     struct mix mix = {.keys = tile->keys, .value_offset = tile->value_offset, .padded = padded};
     for (uint32_t from = tile->low; from < tile->high; from = mix.high) {
         mix.low = from;

@@ -101,13 +101,13 @@ static void fuse_task(void *argument, size_t task, unsigned thread) {
     }
     at.base = kvc_cpu_scratch(job->cpu, thread,
                               ((size_t)job->slots_most * 2 + KVC_TILE) * sizeof(float) + 4096 +
-                                  kvc_slots_blocks(job->slots_most) * 2 * sizeof(float));
+                                  kvc_divide_up(job->slots_most, KVC_TILE) * 2 * sizeof(float));
     if (!at.base)
         return;
     float *fused = bump_take(&at, (size_t)job->slots_most * sizeof *fused);
     float *row = bump_take(&at, (size_t)job->slots_most * sizeof *row), *tile = bump_take(&at, KVC_TILE * sizeof *tile);
-    float *maxima = bump_take(&at, kvc_slots_blocks(job->slots_most) * sizeof *maxima);
-    float *sums = bump_take(&at, kvc_slots_blocks(job->slots_most) * sizeof *sums);
+    float *maxima = bump_take(&at, kvc_divide_up(job->slots_most, KVC_TILE) * sizeof *maxima);
+    float *sums = bump_take(&at, kvc_divide_up(job->slots_most, KVC_TILE) * sizeof *sums);
     const bool by_slot = job->kind != KVC_ROW_LOGITS && slots <= 2 * count + KVC_TILE;
     float *F = by_slot ? fused : scores;
     for (uint32_t i = 0; i < job->filled; i++) {
