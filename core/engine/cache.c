@@ -417,11 +417,11 @@ uint32_t kvc_cache_lists(const struct kvc_cache *cache) {
     return all;
 }
 
-enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t surplus, uint32_t many,
+enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t surplus, bool in_step,
                                  struct kvc_error *error) {
     struct kvc_cache_layer *layer = &cache->layer[l];
     const uint32_t heads = layer->lists.kv_heads;
-    KVC_ASSERT(!layer->stale && many > 0);
+    KVC_ASSERT(!layer->stale);
     if (!layer->lists.order)
         return KVC_OK; /* nothing has been evicted */
     uint32_t *base = malloc((heads + 1) * sizeof(uint32_t));
@@ -431,11 +431,11 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
     base[0] = 0;
     for (uint32_t h = 0; h < heads; h++) {
         const uint32_t have = head_slots(&layer->lists, h);
-        const uint64_t wanted = kvc_cache_slots((uint64_t)layer->count[h] + surplus, layer->step_most);
+        const uint64_t entries = kvc_max_u64((uint64_t)layer->count[h] + surplus, in_step ? layer->step_most : 0);
+        const uint64_t wanted = kvc_cache_slots(entries, layer->step_most);
         const uint32_t need = (uint32_t)kvc_min_u64(wanted, have);
         KVC_ASSERT(layer->count[h] <= kvc_slots_hold(need));
-        if (have / KVC_BLOCK - need / KVC_BLOCK >= many)
-            worth = true;
+        worth = worth || have / KVC_BLOCK > need / KVC_BLOCK;
         base[h + 1] = base[h] + need;
     }
     const enum kvc_status status =

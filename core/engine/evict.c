@@ -361,11 +361,11 @@ enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *r
 
 /* ---- blocks ---- */
 
-enum kvc_status kvc_evict_shrink(struct kvc_session *session, uint32_t layers, uint32_t many, struct kvc_error *error) {
+enum kvc_status kvc_evict_shrink(struct kvc_session *session, uint32_t layers, bool in_step, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     for (uint32_t l = 0; l < layers && status == KVC_OK; l++) {
         if (session->evictions.touched[l])
-            status = kvc_cache_shrink(&session->cache, l, kvc_policy_surplus(session->policy, l), many, error);
+            status = kvc_cache_shrink(&session->cache, l, kvc_policy_surplus(session->policy, l), in_step, error);
         session->evictions.touched[l] = false;
     }
     return status;

@@ -27,7 +27,7 @@ struct kvc_evictions {
 /* Reserves buffers, in whole tiles, for the indices that a stage keeps in every list. */
 enum kvc_status kvc_evict_reserve(struct kvc_stage *stage, struct kvc_read_list *kept, struct kvc_error *error);
 void kvc_evict_forget_plan(struct kvc_session *session, uint32_t layer);
-/* Frees blocks without entries in layers 0 .. layers-1, in each head that has at least `many` of them. */
-enum kvc_status kvc_evict_shrink(struct kvc_session *session, uint32_t layers, uint32_t many, struct kvc_error *error);
+/* Calls kvc_cache_shrink for each layer below `layers` from which entries were evicted since the last call. */
+enum kvc_status kvc_evict_shrink(struct kvc_session *session, uint32_t layers, bool in_step, struct kvc_error *error);
 
 #endif

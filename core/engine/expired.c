@@ -62,7 +62,7 @@ enum kvc_status kvc_expired_free(struct kvc_session *session, uint32_t layer, ui
     const enum kvc_status status = kvc_expired_evict(session, layer, next, error);
     const bool some = session->evictions.thinned[layer] || kvc_cache_most(&session->cache, layer) < held;
     return status == KVC_OK && some
-               ? kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), 1, error)
+               ? kvc_cache_shrink(&session->cache, layer, kvc_policy_surplus(session->policy, layer), false, error)
                : status;
 }
 

@@ -192,7 +192,7 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
         session->after[l] = kvc_expired_left(session, l, kvc_cache_most(&session->cache, l));
     session->runner->coordinator->most_of_heads(session, session->after, layer + 1);
     if (status == KVC_OK)
-        status = kvc_evict_shrink(session, layer + 1, 1, error);
+        status = kvc_evict_shrink(session, layer + 1, false, error);
     return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
 }
 
@@ -369,7 +369,7 @@ static enum kvc_status repeat_prompt_stages(struct kvc_session *session, uint32_
     }
     for (uint32_t l = 0; l <= last; l++)
         session->after[l] = kvc_expired_left(session, l, kvc_cache_most(&session->cache, l));
-    return status == KVC_OK ? kvc_evict_shrink(session, last + 1, 1, error) : status;
+    return status == KVC_OK ? kvc_evict_shrink(session, last + 1, false, error) : status;
 }
 
 enum kvc_status kvc_pass_settle(struct kvc_session *session, const struct kvc_row_source *source,

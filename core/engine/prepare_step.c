@@ -156,7 +156,7 @@ enum kvc_status kvc_step_reserve_counts(struct kvc_runner *runner, struct kvc_se
 static void shrink(struct kvc_session *session) {
     struct kvc_device *device = session->runner->device;
     const uint64_t before = session->cache.cache_bytes;
-    const enum kvc_status status = kvc_evict_shrink(session, session->cache.layers, 2, &session->failure);
+    const enum kvc_status status = kvc_evict_shrink(session, session->cache.layers, true, &session->failure);
     if (session->cache.cache_bytes < before)
         device->ops->arena_trim(device, session->cache.store->arena);
     session->failed = status != KVC_OK;

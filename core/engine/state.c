@@ -176,7 +176,7 @@ static void trim(const struct kvc_session *session, uint32_t l, struct layer_sha
     const uint32_t surplus = (uint32_t)kvc_min_u64(kvc_policy_surplus(session->policy, l), SURPLUS_LAID_OUT);
     uint32_t longest = 0;
     for (uint32_t h = 0; h < lists; h++) {
-        const uint64_t most = kvc_round_up((uint64_t)kvc_max_u64(shape->count[h], 1) + surplus, KVC_TILE);
+        const uint64_t most = kvc_round_up((uint64_t)kvc_max_u64(shape->count[h], 1) + surplus, KVC_BLOCK);
         if (shape->slots[h] > most + KVC_EXTRA_SLOTS)
             shape->slots[h] = (uint32_t)most;
         longest = (uint32_t)kvc_max_u64(longest, shape->count[h]);

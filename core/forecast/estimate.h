@@ -73,8 +73,9 @@ void kvc_estimator_clear(struct kvc_estimator *e, uint32_t l, const double kept[
 void kvc_estimate_prompt(struct kvc_estimator *e);
 void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps);
 
-/* Capacity of the blocks that `entries` entries need. */
+/* Capacity of the blocks that `entries` entries need, and of the tiles. */
 static inline uint64_t kvc_whole_blocks(uint64_t entries) { return kvc_round_up(entries, KVC_BLOCK); }
+static inline uint64_t kvc_whole_tiles(uint64_t entries) { return kvc_round_up(entries, KVC_TILE); }
 
 /* Returns the kind of a layer's longest lists, and the number of entries that each of them holds. */
 static inline int kvc_longest_kind(const struct kvc_ledger_layer *layer) {

@@ -137,7 +137,7 @@ static void make_view(struct kvc_estimator *e, uint32_t l) {
     kvc_estimator_clear(e, l, (const double[]){(double)seen, (double)seen});
     const uint64_t held = layer->count[0];
     e->view[l] = seen;
-    e->indices[l] = kvc_whole_blocks(held + 1);
+    e->indices[l] = kvc_whole_tiles(held + 1);
     kvc_ledger_state(&e->ledger, layer, 4ull * layer->heads * (1 + e->indices[l]), 0);
 }
 
@@ -149,7 +149,7 @@ static void end_prompt(struct kvc_estimator *e, uint32_t l) {
     for (uint32_t i = 0; i <= l; i++)
         if (e->ledger.layer[i].touched) {
             e->ledger.layer[i].touched = false;
-            kvc_ledger_shrink(&e->ledger, i, kvc_policy_surplus(e->policy, i), 1);
+            kvc_ledger_shrink(&e->ledger, i, kvc_policy_surplus(e->policy, i), false);
         }
 }
 
@@ -166,7 +166,7 @@ static void free_expired(struct kvc_estimator *e, uint32_t l) {
     for (int i = 0; i < 2 && !layer->thinned; i++)
         layer->count[i] -= kvc_min_u64(expired, layer->count[i]);
     if (expired || layer->thinned)
-        kvc_ledger_shrink(&e->ledger, l, kvc_policy_surplus(e->policy, l), 1);
+        kvc_ledger_shrink(&e->ledger, l, kvc_policy_surplus(e->policy, l), false);
 }
 
 /* Runs `rows` more rows of the prompt through a layer, with `pseudo` rows whose entries are dropped again. */

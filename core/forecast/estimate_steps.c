@@ -63,10 +63,10 @@ static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64
 /* Counts the indices of a view of n entries. */
 static void keep_indices(struct kvc_estimator *e, uint32_t l, uint64_t n) {
     const uint64_t index = 4ull * e->ledger.layer[l].heads;
-    if (!e->view[l] || kvc_whole_blocks(n) <= e->indices[l])
+    if (!e->view[l] || kvc_whole_tiles(n) <= e->indices[l])
         return;
-    kvc_ledger_state(&e->ledger, &e->ledger.layer[l], index * kvc_whole_blocks(n), index * e->indices[l]);
-    e->indices[l] = kvc_whole_blocks(n);
+    kvc_ledger_state(&e->ledger, &e->ledger.layer[l], index * kvc_whole_tiles(n), index * e->indices[l]);
+    e->indices[l] = kvc_whole_tiles(n);
 }
 
 /* Counts the pages and sums that a select method needs once there are more entries than its budget: first for `first`
@@ -141,14 +141,14 @@ static void grow_all(struct kvc_estimator *e, uint64_t over) {
         e->last[l] = (struct kvc_last_block){full > now + KVC_BLOCK ? full - KVC_BLOCK - now : 0, l};
         estimate_steps_grow(e, l, e->most[l], true);
     }
-    qsort(e->last, e->g->layers, sizeof *e->last, by_step);
     for (uint32_t l = 0; l < e->g->layers; l++) {
-        const struct kvc_ledger_layer *layer = &e->ledger.layer[l];
-        const uint64_t now = kvc_longest_count(layer), most = e->most[l][kvc_longest_kind(layer)];
-        const uint64_t full = kvc_whole_blocks(now), t = over + full - now;
-        if (full < most && t > 0)
-            keep_pages_in(e, l, t, full);
+        const uint64_t most = kvc_whole_blocks(e->most[l][kvc_longest_kind(&e->ledger.layer[l])]);
+        if (e->last[l].step == 0)
+            continue;
+        keep_indices(e, l, most - KVC_BLOCK);
+        keep_pages_in(e, l, over + e->last[l].step, most - KVC_BLOCK);
     }
+    qsort(e->last, e->g->layers, sizeof *e->last, by_step);
     for (uint32_t i = 0; i < e->g->layers; i++)
         estimate_steps_grow(e, e->last[i].layer, e->most[e->last[i].layer], false);
 }
@@ -167,6 +167,8 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
         }
     }
     grow_all(e, 0);
+    for (uint32_t l = 0; l < e->g->layers && steps > 1; l++)
+        keep_pages_in(e, l, steps - 1, kvc_longest_count(&ledger->layer[l]));
     for (uint32_t l = 0; l < e->g->layers; l++) {
         kvc_estimator_append(e, l, 1);
         keep_indices(e, l, kvc_longest_count(&ledger->layer[l]));
@@ -199,23 +201,30 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
     first = kvc_min_u64(first, steps);
     first_steps(e, first);
     for (uint32_t l = 0; l < e->g->layers; l++) {
-        if (ledger->layer[l].touched)
-            kvc_ledger_shrink(ledger, l, kvc_policy_surplus(e->policy, l), 2);
-        ledger->layer[l].touched = false;
+        struct kvc_ledger_layer *layer = &ledger->layer[l];
+        if (layer->touched)
+            kvc_ledger_shrink(ledger, l, kvc_policy_surplus(e->policy, l), true);
+        layer->touched = false;
         e->uneven = e->uneven || !is_exact(e, l, steps);
         for (int whole = 0; whole < 2; whole++) {
             e->most[l][whole] = most_held(e, l, whole, steps, first);
-            if (thinned(e, l, whole, steps, first))
-                kvc_ledger_order(ledger, l);
+            layer->touched = layer->touched || thinned(e, l, whole, steps, first);
         }
+        if (layer->touched && (layer->members || (layer->lists[0] && layer->lists[1])))
+            kvc_ledger_order(ledger, l); /* some lists grow after others were thinned */
     }
     grow_all(e, first);
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const struct kvc_ledger_layer *layer = &ledger->layer[l];
+        if (layer->touched) /* lists reach their greatest length before their first eviction */
+            kvc_ledger_order(ledger, l);
         keep_indices(e, l, kvc_longest_count(layer));
         e->uneven =
             /* activations decide which of the view's entries are evicted */
             e->uneven || (e->view[l] && kvc_estimator_method(e, KVC_STAGE_DECODE, l).method);
         keep_pages_in(e, l, steps, kvc_longest_count(layer));
     }
+    for (uint32_t l = 0; l < e->g->layers; l++) /* any step may have added a block to lists with fewer than at most */
+        if (ledger->layer[l].members)
+            kvc_ledger_state(ledger, &ledger->layer[l], ledger->layer[l].arrays, ledger->layer[l].arrays);
 }

@@ -39,12 +39,17 @@ double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_
 
 uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
                               const struct kvc_entry_format *format, uint64_t held) {
-    const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_DECODE, layer, g, format);
+    struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_DECODE, layer, g, format);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
     const uint64_t steps = INT32_MAX; /* more steps than any session takes */
+    uint64_t most = forecast->bound ? forecast->bound(&at.method->values, held, steps) : 0;
     if (forecast->whole)
         return (uint64_t)kvc_policy_entries(&at, false, held, steps) + 1;
-    return forecast->bound ? forecast->bound(&at.method->values, held, steps) : 0;
+    if (most && forecast->entries) { /* `bound` may be a mean over the layers */
+        at.context.uneven = true;
+        most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, held, steps) + 1);
+    }
+    return most;
 }
 
 static double least(double a, double b) { return a < b ? a : b; }

@@ -111,21 +111,21 @@ void kvc_ledger_order(struct kvc_ledger *ledger, uint32_t l) {
     layer->arrays += layer->slots * 8;
 }
 
-void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, uint64_t many) {
+void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, bool in_step) {
     struct kvc_ledger_layer *layer = &ledger->layer[l];
     uint64_t each[2];
     bool worth = false;
     if (!layer->ordered)
         return;
     if (layer->members) {
-        if (many == 1 && slots_at_most(layer, surplus) < layer->slots)
+        if (!in_step && slots_at_most(layer, surplus) < layer->slots)
             relayout_pool(ledger, layer, slots_at_most(layer, surplus));
         return;
     }
     for (int i = 0; i < 2; i++) {
-        const uint64_t need = kvc_cache_slots(layer->count[i] + surplus, layer->step_most);
-        each[i] = kvc_min_u64(need, layer->each[i]);
-        worth = worth || (layer->lists[i] && layer->each[i] / KVC_BLOCK - each[i] / KVC_BLOCK >= many);
+        const uint64_t entries = kvc_max_u64(layer->count[i] + surplus, in_step ? layer->step_most : 0);
+        each[i] = kvc_min_u64(kvc_cache_slots(entries, layer->step_most), layer->each[i]);
+        worth = worth || (layer->lists[i] && layer->each[i] / KVC_BLOCK > each[i] / KVC_BLOCK);
     }
     if (worth)
         relayout_each(ledger, layer, each);

@@ -38,11 +38,10 @@ enum kvc_status kvc_ledger_open(struct kvc_ledger *ledger, uint32_t layers, cons
                                 struct kvc_error *error);
 void kvc_ledger_close(struct kvc_ledger *ledger);
 
-/* Count the bytes that kvc_cache_reserve, kvc_cache_make_order and kvc_cache_shrink allocate and free. `many` is a
- * number of blocks. */
+/* Count the bytes that kvc_cache_reserve, kvc_cache_make_order and kvc_cache_shrink allocate and free. */
 void kvc_ledger_reserve(struct kvc_ledger *ledger, uint32_t layer, uint64_t rows);
 void kvc_ledger_order(struct kvc_ledger *ledger, uint32_t layer);
-void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t layer, uint64_t surplus, uint64_t many);
+void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t layer, uint64_t surplus, bool in_step);
 /* Allocates `more` bytes of a layer's state, then frees `less` bytes. */
 void kvc_ledger_state(struct kvc_ledger *ledger, const struct kvc_ledger_layer *layer, uint64_t more, uint64_t less);
 /* Bytes of a layer's tables for `slots` slots. */

@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/core/test_measure \
 	tests/core/test_no_memory \
 	tests/core/test_policy \
+	tests/core/test_fragmentation \
 	tests/core/test_prompt_many \
 	tests/core/test_recurrent \
 	tests/core/test_sampler \

@@ -104,7 +104,7 @@ static void a_level_includes_those_before_it(void **state) {
     assert_int_equal(info->of_level[KVC_LOG_INFO], info->count);
     says(debug, "layer 0: evicted at token 300; the longest list had 300 entries, and has 64\n");
     says(debug, "pass over rows 0 to 299 of a prompt of 300");
-    says(debug, "slots become 512");
+    says(debug, "slots become 160");
     says(debug, "backend ref is usable");
     assert_int_equal(debug->of_level[KVC_LOG_INFO], info->count);
     assert_true(debug->of_level[KVC_LOG_DEBUG] > 0);
