@@ -118,7 +118,7 @@ static void counted_cells(struct cli_table *table, uint64_t counted, double expe
     char text[32];
 
     cli_cell(table, "%s", cli_bytes(counted, text));
-    cli_cell(table, "%s%s", most ? "<= " : "", cli_bytes((uint64_t)(expected + 0.5), text));
+    cli_cell(table, "%s%s", most ? "<=" : "", cli_bytes((uint64_t)(expected + 0.5), text));
     if (most && (double)counted <= expected)
         cli_cell(table, "within");
     else if (expected > 0)

@@ -422,8 +422,6 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
     struct kvc_cache_layer *layer = &cache->layer[l];
     const uint32_t heads = layer->lists.kv_heads;
     KVC_ASSERT(!layer->stale);
-    if (!layer->lists.order)
-        return KVC_OK; /* nothing has been evicted */
     uint32_t *base = malloc((heads + 1) * sizeof(uint32_t));
     if (!base)
         return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block table");
@@ -439,7 +437,8 @@ enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t l, uint32_t s
         base[h + 1] = base[h] + need;
     }
     const enum kvc_status status =
-        worth ? kvc_cache_relayout(cache, layer, base, layer->lists.columns, true, error) : KVC_OK;
+        worth ? kvc_cache_relayout(cache, layer, base, layer->lists.columns, layer->lists.order != NULL, error)
+              : KVC_OK;
     free(base);
     return status;
 }

@@ -152,8 +152,10 @@ static enum kvc_status pass_extra(struct kvc_session *session, const struct kvc_
     if (extra == 0)
         return KVC_OK;
     const enum kvc_status status = pass_part(&session, 1, source, layer, &part, error);
-    if (status == KVC_OK && part.stored)
+    if (status == KVC_OK && part.stored) {
         kvc_cache_drop(&session->cache, layer, part.stored);
+        session->evictions.touched[layer] = true;
+    }
     return status;
 }
 

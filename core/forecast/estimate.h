@@ -13,9 +13,10 @@ struct kvc_chunk_forecast { /* entries per list of each kind, between chunks and
     double last[2];
 };
 
-struct kvc_last_block { /* the step at which a layer's longest lists need their last block */
+struct kvc_step_event { /* the step at which a layer's longest lists need their last block, or first lose entries */
     uint64_t step;
     uint32_t layer;
+    bool evicts;
 };
 
 /* Runs a prompt's passes and the first and last decode steps on a ledger, in the order of core/engine/pass.c and
@@ -36,7 +37,7 @@ struct kvc_estimator {
     struct kvc_chunk_forecast *chunks; /* [layers] */
     uint32_t ended;                    /* number of layers whose prompt stage is over */
     uint64_t (*most)[2];               /* [layers]: entries to which lists of each kind grow in decode steps */
-    struct kvc_last_block *last;       /* [layers] */
+    struct kvc_step_event *events;     /* [2 layers] */
     uint64_t *pages;                   /* [layers]: bytes of pages and sums, which grow */
     double (*from)[2]; /* [layers]: entries per list of each kind before the evicting method's first stage */
     bool uneven;       /* activations decide how entries are divided among heads or layers */

@@ -177,6 +177,7 @@ static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint6
         kvc_ledger_order(&e->ledger, l);
     }
     kvc_estimator_append(e, l, rows);
+    e->ledger.layer[l].touched = e->ledger.layer[l].touched || pseudo > 0;
     if (chunked)
         thin_after_chunk(e, l, last);
     while (last && e->ended <= l && e->chunks[e->ended].decider <= l)

@@ -126,31 +126,41 @@ static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint6
 }
 
 static int by_step(const void *a, const void *b) {
-    const struct kvc_last_block *x = a, *y = b;
+    const struct kvc_step_event *x = a, *y = b;
     if (x->step != y->step)
         return x->step < y->step ? -1 : 1;
     return x->layer < y->layer ? -1 : x->layer > y->layer;
 }
 
 /* Grows all lists to `most` entries, block by block; `over` steps are done. The last blocks are added in the order of
- * the steps that need them. Tables are rebuilt meanwhile, and the pages that exist at that time count, too. */
-static void grow_all(struct kvc_estimator *e, uint64_t over) {
+ * the steps that need them. Tables are rebuilt meanwhile, and the pages that exist at that time count, too. With
+ * `evict`, the layers that are touched get an order when their lists have reached `most`. */
+static void grow_all(struct kvc_estimator *e, uint64_t over, bool evict) {
+    size_t events = 0;
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const int kind = kvc_longest_kind(&e->ledger.layer[l]);
-        const uint64_t now = e->ledger.layer[l].count[kind], full = kvc_whole_blocks(e->most[l][kind]);
-        e->last[l] = (struct kvc_last_block){full > now + KVC_BLOCK ? full - KVC_BLOCK - now : 0, l};
+        const uint64_t now = e->ledger.layer[l].count[kind], most = e->most[l][kind], full = kvc_whole_blocks(most);
+        const uint64_t step = full > now + KVC_BLOCK ? full - KVC_BLOCK - now : 0;
+        e->events[events++] = (struct kvc_step_event){step, l, false};
+        if (evict && e->ledger.layer[l].touched)
+            e->events[events++] = (struct kvc_step_event){most > now ? most - now : 0, l, true};
         estimate_steps_grow(e, l, e->most[l], true);
     }
-    for (uint32_t l = 0; l < e->g->layers; l++) {
-        const uint64_t most = kvc_whole_blocks(e->most[l][kvc_longest_kind(&e->ledger.layer[l])]);
-        if (e->last[l].step == 0)
+    for (size_t i = 0; i < events; i++) {
+        const uint32_t l = e->events[i].layer;
+        const uint64_t full = kvc_whole_blocks(e->most[l][kvc_longest_kind(&e->ledger.layer[l])]);
+        if (e->events[i].evicts || e->events[i].step == 0)
             continue;
-        keep_indices(e, l, most - KVC_BLOCK);
-        keep_pages_in(e, l, over + e->last[l].step, most - KVC_BLOCK);
+        keep_indices(e, l, full - KVC_BLOCK);
+        keep_pages_in(e, l, over + e->events[i].step, full - KVC_BLOCK);
     }
-    qsort(e->last, e->g->layers, sizeof *e->last, by_step);
-    for (uint32_t i = 0; i < e->g->layers; i++)
-        estimate_steps_grow(e, e->last[i].layer, e->most[e->last[i].layer], false);
+    qsort(e->events, events, sizeof *e->events, by_step);
+    for (size_t i = 0; i < events; i++) {
+        const struct kvc_step_event *event = &e->events[i];
+        estimate_steps_grow(e, event->layer, e->most[event->layer], false);
+        if (event->evicts)
+            kvc_ledger_order(&e->ledger, event->layer);
+    }
 }
 
 /* Runs the steps up to the first one that evicts. */
@@ -166,7 +176,7 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
                                     : now + steps - 1;
         }
     }
-    grow_all(e, 0);
+    grow_all(e, 0, false);
     for (uint32_t l = 0; l < e->g->layers && steps > 1; l++)
         keep_pages_in(e, l, steps - 1, kvc_longest_count(&ledger->layer[l]));
     for (uint32_t l = 0; l < e->g->layers; l++) {
@@ -210,14 +220,13 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
             e->most[l][whole] = most_held(e, l, whole, steps, first);
             layer->touched = layer->touched || thinned(e, l, whole, steps, first);
         }
-        if (layer->touched && (layer->members || (layer->lists[0] && layer->lists[1])))
-            kvc_ledger_order(ledger, l); /* some lists grow after others were thinned */
+        const bool grows_again = layer->members || (layer->lists[0] && layer->lists[1]) || kvc_estimator_window(e, l);
+        if (layer->touched && grows_again) /* some lists grow after others, or they themselves, were thinned */
+            kvc_ledger_order(ledger, l);
     }
-    grow_all(e, first);
+    grow_all(e, first, true);
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const struct kvc_ledger_layer *layer = &ledger->layer[l];
-        if (layer->touched) /* lists reach their greatest length before their first eviction */
-            kvc_ledger_order(ledger, l);
         keep_indices(e, l, kvc_longest_count(layer));
         e->uneven =
             /* activations decide which of the view's entries are evicted */

@@ -115,8 +115,6 @@ void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, 
     struct kvc_ledger_layer *layer = &ledger->layer[l];
     uint64_t each[2];
     bool worth = false;
-    if (!layer->ordered)
-        return;
     if (layer->members) {
         if (!in_step && slots_at_most(layer, surplus) < layer->slots)
             relayout_pool(ledger, layer, slots_at_most(layer, surplus));

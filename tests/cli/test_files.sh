@@ -277,12 +277,12 @@ done
 echo then >"$work/two"
 ok perplexity -m "$demo" -f "$work/two" --json
 that 'of one token there is no standard error' [ "$(json results.0.scored) $(json results.0.standard_error)" = '1 null' ]
-# Bytes are those of a whole window, not of the shorter one at the end: 300 tokens need two blocks, 181 one.
+# Bytes are those of a whole window, not of the shorter one at the end: 300 tokens need ten blocks, 181 six.
 for i in 1 2 3 4 5; do cat "$work/text"; done >"$work/long"
 ok perplexity -m "$demo" -f "$work/long" --ctx 300 --json
 that 'two windows' [ "$(json tokens) $(json windows)" = '481 2' ]
-that 'full of a whole window' [ "$(json results.0.memory.full_bytes)" = $((4 * 2 * 512 * 2 * 32 * 2)) ]
-that 'the cache too' [ "$(json results.0.memory.cache_bytes)" = $((4 * 2 * 512 * 2 * 32 * 2)) ]
+that 'full of a whole window' [ "$(json results.0.memory.full_bytes)" = $((4 * 2 * 320 * 2 * 32 * 2)) ]
+that 'the cache too' [ "$(json results.0.memory.cache_bytes)" = $((4 * 2 * 320 * 2 * 32 * 2)) ]
 that 'its tokens' [ "$(json results.0.memory.tokens)" = 299 ]
 ok perplexity -m "$demo" -f "$work/text" --ctx 40 --kv full --kv 'streaming:budget=12,sinks=2' --kv window:budget=90
 has '^streaming:budget=12,sinks=2'
