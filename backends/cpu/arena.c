@@ -8,6 +8,7 @@
 #include "backends/cpu/cpu.h"
 
 #include "core/base/assert.h"
+#include "core/base/integers.h"
 
 #if defined(__SANITIZE_ADDRESS__) /* AddressSanitizer reports any access to a free block */
 #include <sanitizer/asan_interface.h>
@@ -18,13 +19,19 @@
 #define KVC_ALLOW(memory, bytes) ((void)(memory), (void)(bytes))
 #endif
 
+/* Between a chunk's keys and its values, so that a key and its value do not use the same set of a cache. */
+#define KVC_CHUNK_GAP ((size_t)17 * 64)
 #define KVC_CHUNK_BYTES ((size_t)8 << 20) /* reserved address space; a page becomes resident on first use */
 
 static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }
 static void set_bit(uint64_t *bits, uint32_t i) { bits[i / 64] |= (uint64_t)1 << (i % 64); }
 static void clear_bit(uint64_t *bits, uint32_t i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
 
-static size_t chunk_bytes(const struct kvc_arena *arena) { return arena->block_bytes << arena->shift; }
+static size_t chunk_bytes(const struct kvc_arena *arena) {
+    return arena->value_offset + (arena->half_bytes << arena->shift);
+}
+
+static uint64_t block_bytes(const struct kvc_arena *arena) { return 2 * arena->half_bytes; }
 
 enum kvc_status kvc_cpu_arena_create(struct kvc_device *device, const struct kvc_entry_format *format,
                                      struct kvc_arena **arena, struct kvc_error *error) {
@@ -35,9 +42,10 @@ enum kvc_status kvc_cpu_arena_create(struct kvc_device *device, const struct kvc
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "no memory for a cache arena");
     made->format = *format;
-    made->block_bytes = (size_t)2 * KVC_BLOCK * format->row_bytes;
-    while (made->shift < 20 && made->block_bytes << (made->shift + 1) <= KVC_CHUNK_BYTES)
+    made->half_bytes = (size_t)KVC_BLOCK * format->row_bytes;
+    while (made->shift < 20 && made->half_bytes << (made->shift + 2) <= KVC_CHUNK_BYTES)
         made->shift++;
+    made->value_offset = (made->half_bytes << made->shift) + KVC_CHUNK_GAP;
     *arena = made;
     return KVC_OK;
 }
@@ -45,7 +53,7 @@ enum kvc_status kvc_cpu_arena_create(struct kvc_device *device, const struct kvc
 void kvc_cpu_arena_free(struct kvc_device *device, struct kvc_arena *arena) {
     if (!arena)
         return;
-    kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, -(int64_t)(arena->taken_count * arena->block_bytes));
+    kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, -(int64_t)(arena->taken_count * block_bytes(arena)));
     for (uint32_t i = 0; i < arena->chunk_count; i++) {
         KVC_ALLOW(arena->chunk[i], chunk_bytes(arena));
         kvc_areas_unmap(arena->chunk[i], chunk_bytes(arena));
@@ -99,35 +107,45 @@ static void arena_return(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t 
             continue;
         }
         clear_bit(arena->taken, block);
-        KVC_FORBID(kvc_cpu_block(arena, block), arena->block_bytes);
+        KVC_FORBID(kvc_cpu_block(arena, block), arena->half_bytes);
+        KVC_FORBID(kvc_cpu_block(arena, block) + arena->value_offset, arena->half_bytes);
         if (block < arena->lowest)
             arena->lowest = block;
         given++;
     }
     KVC_ASSERT(given <= arena->taken_count);
     arena->taken_count -= given;
-    kvc_cpu_count(cpu, KVC_MEMORY_CACHE, -(int64_t)(given * arena->block_bytes));
+    kvc_cpu_count(cpu, KVC_MEMORY_CACHE, -(int64_t)(given * block_bytes(arena)));
+}
+
+/* Returns true if all blocks of a chunk that have bytes in the area at offset `area` are taken. */
+static bool area_is_taken(const struct kvc_arena *arena, uint32_t chunk, size_t area) {
+    for (size_t half = 0; half < 2; half++) {
+        const size_t start = half * arena->value_offset;
+        const size_t low = area > start ? area - start : 0, end = area + KVC_AREA_BYTES;
+        const size_t high = kvc_min_u64(end > start ? end - start : 0, arena->half_bytes << arena->shift);
+        for (size_t block = low / arena->half_bytes; block * arena->half_bytes < high; block++)
+            if (!bit(arena->taken, (chunk << arena->shift) + (uint32_t)block))
+                return false;
+    }
+    return true;
 }
 
 /* Turns areas into huge pages. An area qualifies if it contains one of the `count` given blocks and all of its blocks
  * are taken. The given blocks ascend within a chunk. */
 static void settle(struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
-    const unsigned char *settled = NULL;
-    for (uint32_t i = 0; i < count; i++) {
-        const uint32_t first = blocks[i] & ~((1u << arena->shift) - 1);
-        unsigned char *chunk = arena->chunk[blocks[i] >> arena->shift];
-        const size_t start = (blocks[i] - first) * arena->block_bytes, end = start + arena->block_bytes;
-        for (size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES; area < end; area += KVC_AREA_BYTES) {
-            const size_t area_end = area + KVC_AREA_BYTES;
-            uint32_t block = first + (uint32_t)(area / arena->block_bytes);
-            if (area_end > chunk_bytes(arena) || settled == chunk + area)
+    const unsigned char *settled[2] = {NULL, NULL};
+    for (uint32_t i = 0; i < 2 * count; i++) {
+        const uint32_t half = i % 2, chunk = blocks[i / 2] >> arena->shift;
+        unsigned char *memory = arena->chunk[chunk];
+        const size_t start = (size_t)(kvc_cpu_block(arena, blocks[i / 2]) - memory) + half * arena->value_offset;
+        for (size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES; area < start + arena->half_bytes;
+             area += KVC_AREA_BYTES) {
+            if (area + KVC_AREA_BYTES > chunk_bytes(arena) || settled[half] == memory + area ||
+                !area_is_taken(arena, chunk, area))
                 continue;
-            while ((block - first) * arena->block_bytes < area_end && bit(arena->taken, block))
-                block++;
-            if ((block - first) * arena->block_bytes < area_end)
-                continue;
-            settled = chunk + area;
-            kvc_area_uses_huge_pages(chunk + area);
+            settled[half] = memory + area;
+            kvc_area_uses_huge_pages(memory + area);
         }
     }
 }
@@ -141,23 +159,24 @@ enum kvc_status kvc_cpu_arena_take(struct kvc_device *device, struct kvc_arena *
         if (block >= all) {
             block = all;
             if (!add_chunk(arena)) {
-                kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, (int64_t)(i * arena->block_bytes));
+                kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, (int64_t)(i * block_bytes(arena)));
                 arena->taken_count += i;
                 arena_return((struct kvc_cpu *)device, arena, i, blocks);
                 return kvc_fail(error, KVC_RESOURCE, "no memory for %u cache blocks of %zu bytes", (unsigned)count,
-                                arena->block_bytes);
+                                (size_t)block_bytes(arena));
             }
         }
         KVC_ASSERT(!bit(arena->taken, block) && block < arena->chunk_count << arena->shift);
         set_bit(arena->taken, block);
         set_bit(arena->touched, block);
-        KVC_ALLOW(kvc_cpu_block(arena, block), arena->block_bytes);
+        KVC_ALLOW(kvc_cpu_block(arena, block), arena->half_bytes);
+        KVC_ALLOW(kvc_cpu_block(arena, block) + arena->value_offset, arena->half_bytes);
         arena->lowest = block + 1;
         blocks[i] = block;
     }
     settle(arena, count, blocks);
     arena->taken_count += count;
-    kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, (int64_t)(count * arena->block_bytes));
+    kvc_cpu_count((struct kvc_cpu *)device, KVC_MEMORY_CACHE, (int64_t)(count * block_bytes(arena)));
     return KVC_OK;
 }
 
@@ -166,35 +185,44 @@ void kvc_cpu_arena_copy(struct kvc_device *device, struct kvc_arena *arena, uint
     (void)device;
     for (uint32_t i = 0; i < count; i++) {
         KVC_ASSERT(bit(arena->taken, to[i]) && bit(arena->taken, from[i]) && to[i] != from[i]);
-        memcpy(kvc_cpu_block(arena, to[i]), kvc_cpu_block(arena, from[i]), arena->block_bytes);
+        unsigned char *into = kvc_cpu_block(arena, to[i]);
+        const unsigned char *data = kvc_cpu_block(arena, from[i]);
+        memcpy(into, data, arena->half_bytes);
+        memcpy(into + arena->value_offset, data + arena->value_offset, arena->half_bytes);
     }
+}
+
+/* Returns the address of a byte of a block. `bytes` bytes from there on are in one half of the block. */
+static unsigned char *place_in(const struct kvc_arena *arena, uint32_t name, size_t offset, size_t bytes) {
+    const size_t half = offset < arena->half_bytes ? 0 : arena->half_bytes;
+    KVC_ASSERT(offset - half + bytes <= arena->half_bytes);
+    return kvc_cpu_block(arena, name) + (half ? arena->value_offset : 0) + offset - half;
 }
 
 void kvc_cpu_arena_read(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset, void *to,
                         size_t bytes) {
     (void)device;
-    KVC_ASSERT(offset + bytes <= arena->block_bytes);
-    memcpy(to, kvc_cpu_block(arena, name) + offset, bytes);
+    memcpy(to, place_in(arena, name, offset, bytes), bytes);
 }
 
 void kvc_cpu_arena_write(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset,
                          const void *from, size_t bytes) {
     (void)device;
-    KVC_ASSERT(offset + bytes <= arena->block_bytes);
-    memcpy(kvc_cpu_block(arena, name) + offset, from, bytes);
+    memcpy(place_in(arena, name, offset, bytes), from, bytes);
 }
 
 void kvc_cpu_arena_return(struct kvc_device *device, struct kvc_arena *arena, uint32_t count, const uint32_t *blocks) {
     arena_return((struct kvc_cpu *)device, arena, count, blocks);
 }
 
-/* Gives the whole pages inside the free blocks `from` .. `to` - 1 of one chunk back to the system. */
-static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t page) {
-    uint32_t first = from & ~((1u << arena->shift) - 1);
+/* Gives the whole pages inside one half of the free blocks `from` .. `to` - 1 of one chunk back to the system. `offset`
+ * is where that half of the chunk begins. */
+static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t offset, size_t page) {
+    const uint32_t first = from & ~((1u << arena->shift) - 1);
     unsigned char *chunk = arena->chunk[from >> arena->shift];
-    size_t start = ((from - first) * arena->block_bytes + page - 1) / page * page;
-    size_t end = (to - first) * arena->block_bytes / page * page;
-    size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES;
+    const size_t start = kvc_round_up(offset + (from - first) * arena->half_bytes, page);
+    const size_t end = (offset + (to - first) * arena->half_bytes) / page * page;
+    const size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES;
     KVC_ASSERT(from < to && (to - 1) >> arena->shift == from >> arena->shift);
     if (end <= start)
         return;
@@ -212,7 +240,8 @@ void kvc_cpu_arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
         while (to < all && to / in_chunk == from / in_chunk && !bit(arena->taken, to))
             touched = bit(arena->touched, to++) || touched;
         if (touched) {
-            return_pages(arena, from, to, (size_t)page);
+            return_pages(arena, from, to, 0, (size_t)page);
+            return_pages(arena, from, to, arena->value_offset, (size_t)page);
             for (uint32_t i = from; i < to; i++)
                 clear_bit(arena->touched, i);
         }

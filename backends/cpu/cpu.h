@@ -59,11 +59,13 @@ struct kvc_cpu {
     char failure_text[200];
 };
 
-/* Blocks of one entry format, in chunks of 2^shift blocks. A chunk is mapped when it is first needed. An area whose
- * blocks are all taken uses a huge page. */
+/* Blocks of one entry format, in chunks of 2^shift blocks. The first half of a chunk holds the keys of its blocks, and
+ * the second half their values, so that consecutive blocks are read as two long streams. A chunk is mapped when it is
+ * first needed. An area whose blocks are all taken uses a huge page. */
 struct kvc_arena {
     struct kvc_entry_format format;
-    size_t block_bytes;
+    size_t half_bytes;                   /* of a block: KVC_BLOCK keys, or as many values */
+    size_t value_offset;                 /* the distance from a key to its value */
     uint32_t shift, chunk_count, lowest; /* all blocks below `lowest` are taken */
     unsigned char **chunk;
     uint64_t *taken, *touched; /* one bit per block: in use now; in use at some time since the last trim */
@@ -131,14 +133,14 @@ static inline bool kvc_span_holds(struct kvc_span span, uint64_t values) {
     return span.buffer && span.offset <= span.buffer->bytes && values <= (span.buffer->bytes - span.offset) / 4;
 }
 
-/* Returns the address of an arena's block or extra slot. A block has two halves: KVC_BLOCK keys, then KVC_BLOCK values.
- */
+/* Returns the address of the keys of an arena's block, or of the key of an extra slot. The values lie value_offset
+ * bytes after them. */
 static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block) {
     const size_t slot = block & KVC_EXTRA_SLOT ? block % KVC_BLOCK : 0;
     if (block & KVC_EXTRA_SLOT)
         block = (block & ~KVC_EXTRA_SLOT) / KVC_BLOCK;
     KVC_ASSERT(block >> arena->shift < arena->chunk_count);
-    return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->block_bytes +
+    return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->half_bytes +
            slot * arena->format.row_bytes;
 }
 
@@ -155,7 +157,7 @@ static inline unsigned char *kvc_list_key(const struct kvc_lists *lists, uint32_
            (size_t)(slot % KVC_BLOCK) * lists->format.row_bytes;
 }
 static inline unsigned char *kvc_list_value(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {
-    return kvc_list_key(lists, h, slot) + (size_t)KVC_BLOCK * lists->format.row_bytes;
+    return kvc_list_key(lists, h, slot) + lists->arena->value_offset;
 }
 
 #endif

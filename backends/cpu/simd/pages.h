@@ -183,7 +183,7 @@ static void sums_task(void *argument, size_t task, unsigned thread) {
     if (job->rows != UINT32_MAX)
         memcpy(total, sums, d * sizeof *total);
     for (uint32_t p = job->rows < places ? places - job->rows : 0; p < places; p++) {
-        dequantize_row(type, wide, slot_key(&head, head_slot(&head, p)) + (size_t)KVC_BLOCK * head.row_bytes, d);
+        dequantize_row(type, wide, slot_key(&head, head_slot(&head, p)) + head.value_offset, d);
         for (size_t c = 0; c < d; c += LANES)
             vf_store(total + c, vf_add(vf_load(total + c), vf_load(wide + c)));
     }

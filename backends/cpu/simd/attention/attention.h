@@ -264,7 +264,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     const uint32_t d = job->d, group = job->group, queries = unit.rows * group;
     const bool many = unit.plan->many, split = unit.plan->splits > 1;
     const size_t stride = many ? value_size(d) : padded_size(d);
-    const size_t value_offset = (size_t)KVC_BLOCK * lists->format.row_bytes;
+    const size_t value_offset = lists->arena->value_offset;
     struct attention_work work;
     const size_t own = lay_out(job, &work, NULL), shared = thread == 0 ? job->shared_total : 0;
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, shared + own);
@@ -317,11 +317,12 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
         } else if (many) {
             pack_keys(type, keys, all.low, all.high, d, work.index, work.packed_keys);
             pack_values(type, keys, value_offset, all.low, all.high, d, work.packed_values);
-            const struct gemm_ahead ahead = {next, next_count, value_offset};
+            const struct gemm_ahead ahead = {next, next_count, value_offset, lists->format.row_bytes};
             gemm_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, job->cap, &ahead,
                       work.s, results.m + at, results.l + at, results.o + at * stride);
         } else {
-            const struct tile_entries tile = {type, keys, value_offset, fill, all.low, all.high};
+            const struct tile_entries tile = {type, keys,    value_offset, lists->format.row_bytes,
+                                              fill, all.low, all.high};
             const struct tile_queries tile_queries = {work.q, queries, d, job->scale};
             small_batch_scores(&tile, all.high, &tile_queries, work.wide, work.s);
             for (uint32_t h = 0; job->cap != 0.0f && h < queries; h++)

@@ -141,11 +141,11 @@ INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c
 
 /* The location of one head's entries. */
 struct head_entries {
-    const uint32_t *order, *index; /* order: slots by index; index: the read list; NULL: element i is i */
-    const int32_t *position;       /* by slot; NULL: positions are equal to slots */
-    const unsigned char **block;   /* [head_block_count] */
-    uint32_t count, places;        /* entries in the list; entries in the read list, or `count` if there is none */
-    size_t row_bytes;
+    const uint32_t *order, *index;  /* order: slots by index; index: the read list; NULL: element i is i */
+    const int32_t *position;        /* by slot; NULL: positions are equal to slots */
+    const unsigned char **block;    /* [head_block_count] */
+    uint32_t count, places;         /* entries in the list; entries in the read list, or `count` if there is none */
+    size_t row_bytes, value_offset; /* value_offset: the distance from a key to its value */
 };
 
 /* Returns the number of blocks of head h, which is the number of pointers that head_entries.block must hold. */
@@ -164,6 +164,7 @@ static inline struct head_entries head_open(const struct kvc_lists *lists, const
         .block = capacity,
         .count = ((const uint32_t *)lists->count->data)[h],
         .row_bytes = lists->format.row_bytes,
+        .value_offset = lists->arena->value_offset,
     };
     head.places = head.count;
     if (reads) {
@@ -192,8 +193,7 @@ INLINE const unsigned char *slot_key(const struct head_entries *head, uint32_t s
     return head->block[slot / KVC_BLOCK] + (size_t)(slot % KVC_BLOCK) * head->row_bytes;
 }
 
-/* Writes the addresses of the keys of n entries, from entry `place` on. The value of a key lies KVC_BLOCK rows after it.
- */
+/* Writes the addresses of the keys of n entries, from entry `place` on. */
 static inline void head_keys(const struct head_entries *head, uint32_t place, uint32_t n, const unsigned char **keys) {
     if (!head->order && !head->index) {
         for (uint32_t i = 0; i < n; i++)

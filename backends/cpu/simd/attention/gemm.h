@@ -331,7 +331,7 @@ static void gemm_scores(const float *keys, const float *q, uint32_t count, const
 struct gemm_ahead {
     const unsigned char *const *keys;
     uint32_t count;
-    size_t value_offset;
+    size_t value_offset, row_bytes;
 };
 
 /* Prefetches a share of the next tile, proportional to queries from .. to - 1 of `count`, and the `floats` floats at o
@@ -339,7 +339,7 @@ struct gemm_ahead {
  * fill buffers. */
 INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_t to, uint32_t count, const float *o,
                           size_t floats) {
-    const size_t bytes = ahead->value_offset / KVC_BLOCK;
+    const size_t bytes = ahead->row_bytes;
     for (uint32_t i = ahead->count * from / count; i < ahead->count * to / count; i++) {
         prefetch_row_far(ahead->keys[i], bytes);
         prefetch_row_far(ahead->keys[i] + ahead->value_offset, bytes);

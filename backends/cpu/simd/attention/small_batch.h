@@ -144,6 +144,7 @@ struct tile_entries {
     enum kvc_type type;
     const unsigned char *const *keys; /* keys[low] .. keys[high - 1] are set */
     size_t value_offset;              /* the distance from a key to its value if values are read, otherwise 0 */
+    size_t row_bytes;                 /* needed if values are read */
     size_t fill;                      /* explained at prefetch_listed */
     uint32_t low, high;
 };
@@ -353,7 +354,7 @@ static void small_batch_mix(const struct tile_entries *tile, struct next_keys ne
                             uint32_t d, float *o) {
     const size_t padded = padded_size(d);
     const bool all_at_once = heads == 1 && next.count == 0;
-    const struct small_batch_ahead ahead = {next, tile->high, tile->value_offset / KVC_BLOCK, tile->fill};
+    const struct small_batch_ahead ahead = {next, tile->high, tile->row_bytes, tile->fill};
     struct mix mix = {.keys = tile->keys, .value_offset = tile->value_offset, .padded = padded};
     for (uint32_t from = tile->low; from < tile->high; from = mix.high) {
         mix.low = from;

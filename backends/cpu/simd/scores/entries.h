@@ -158,7 +158,7 @@ static size_t lay_out_lag(const struct lag_scores_job *job, struct lag_work *wor
 
 /* Returns the key row or the value row at an index. */
 INLINE const unsigned char *side_row(const struct head_entries *head, uint32_t index, bool values) {
-    return slot_key(head, head_slot(head, index)) + (values ? (size_t)KVC_BLOCK * head->row_bytes : 0);
+    return slot_key(head, head_slot(head, index)) + (values ? head->value_offset : 0);
 }
 
 /* Returns the spread s of one row relative to low and high. */

@@ -84,7 +84,7 @@ static void prefetch_next(struct select_prefetch *ahead) {
     for (unsigned i = 0; i < ENTRIES_AT_ONCE && ahead->next < ahead->chosen.places; i++) {
         const unsigned char *key = slot_key(&ahead->chosen, head_slot(&ahead->chosen, ahead->next++));
         prefetch_row_far(key, ahead->chosen.row_bytes);
-        prefetch_row_far(key + KVC_BLOCK * ahead->chosen.row_bytes, ahead->chosen.row_bytes);
+        prefetch_row_far(key + ahead->chosen.value_offset, ahead->chosen.row_bytes);
     }
     if (ahead->at + CHANNEL_BYTES_AT_ONCE > ahead->end)
         return;
