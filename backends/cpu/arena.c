@@ -19,8 +19,8 @@
 #define KVC_ALLOW(memory, bytes) ((void)(memory), (void)(bytes))
 #endif
 
-/* Between a chunk's keys and its values, so that a key and its value do not use the same set of a cache. */
-#define KVC_CHUNK_GAP ((size_t)17 * 64)
+/* A page between a chunk's keys and its values, so that a key and its value do not use the same set of the L2 cache. */
+#define KVC_CHUNK_GAP ((size_t)4096)
 #define KVC_CHUNK_BYTES ((size_t)8 << 20) /* reserved address space; a page becomes resident on first use */
 
 static bool bit(const uint64_t *bits, uint32_t i) { return bits[i / 64] >> (i % 64) & 1; }

@@ -69,7 +69,7 @@ struct kvc_head_view { /* one head of one layer */
     view.slots = prefix##_base[(h) + 1] - view.base;                                                                   \
     view.count = prefix##_count[h];                                                                                    \
     view.columns = prefix##_columns;                                                                                   \
-    view.blocks = prefix##_blocks + view.base / KVC_BLOCK + (h);                                                        \
+    view.blocks = prefix##_blocks + view.base / KVC_BLOCK + (h);                                                       \
     view.order = prefix##_order ? prefix##_order + view.base : 0;                                                      \
     view.position = prefix##_position ? prefix##_position + view.base : 0;                                             \
     view.state = prefix##_state ? prefix##_state + (kvc_u64)view.columns * view.base : 0
