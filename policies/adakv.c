@@ -35,7 +35,7 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .memory = "B entries after the prompt, on average over a layer's heads; one more per generated token",
     .traffic = "B + generated entries per generated token, on average over a layer's heads",
     .differences = "Scores are summed over the group; the authors' code also normalizes them by the share that a head "
-                   "would keep. Blocks of 256 entries are freed head by head; that code stores all heads in one flat "
+                   "would keep. Blocks of 32 entries are freed head by head; that code stores all heads in one flat "
                    "array. Of equal scores the lower position is kept; that code leaves this to chance.",
     .second_turn = "As snapkv. The budget is divided again by this turn's scores, so a head may hold more or fewer "
                    "entries than before. N is the number of entries of the longest head.",
