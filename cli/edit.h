@@ -14,8 +14,8 @@
 
 enum cli_terminal_mode {
     CLI_TERMINAL_USER,  /* as the user had it */
-    CLI_TERMINAL_EDITS, /* every key arrives at once; Ctrl-C is a signal that drops what is not read yet */
-    CLI_TERMINAL_WAITS  /* keys are not shown and wait until they are read, also after Ctrl-C */
+    CLI_TERMINAL_EDITS, /* keys are not shown; Ctrl-C is a signal and drops nothing, Ctrl-S and Ctrl-Q are keys */
+    CLI_TERMINAL_WAITS  /* the same, but Ctrl-S and Ctrl-Q stop and continue the output */
 };
 /* If standard input is a terminal: keeps its settings, which are restored when the program stops, goes on or ends.
  * Returns false if it is none. */

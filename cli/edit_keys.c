@@ -52,10 +52,8 @@ static int wait_for_byte(struct editor *editor, int wait) {
 static int next_byte(struct editor *editor, int wait) {
     while (*editor->interrupted || editor->input_at == editor->input_bytes) {
         const int ready = wait_for_byte(editor, wait);
-        if (*editor->interrupted) {
-            editor->input_at = editor->input_bytes = 0; /* as the terminal drops what it holds */
+        if (*editor->interrupted)
             return DROPPED;
-        }
         if (ready == 0)
             return LATE;
         if (ready < 0 && errno == EINTR)

@@ -31,9 +31,9 @@ static void apply(void) {
         settings.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | IGNCR | ISTRIP);
         settings.c_cc[VMIN] = 1;
         settings.c_cc[VTIME] = 0;
+        /* Ctrl-C must not drop what was typed before it, nor what the program writes at the same time. */
+        settings.c_lflag |= NOFLSH;
     }
-    if (mode == CLI_TERMINAL_WAITS)
-        settings.c_lflag |= NOFLSH; /* Ctrl-C must not drop what was typed before it */
     if (mode == CLI_TERMINAL_EDITS)
         settings.c_iflag &= ~(tcflag_t)IXON;
     (void)tcsetattr(0, TCSANOW, &settings);

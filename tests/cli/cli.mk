@@ -39,4 +39,4 @@ CLI_TESTS = \
 	tests/cli/test_trace.sh \
 	tests/cli/test_verify.sh
 SHELL_TESTS += $(CLI_TESTS) tests/ranks/test_ranks_data.sh
-EXTRA_DIST += tests/cli/fail_memory.c tests/cli/lib.sh tests/cli/trace_runs.sh $(CLI_TESTS) tests/ranks/test_ranks_data.sh
+EXTRA_DIST += tests/cli/fail_memory.c tests/cli/lib.sh tests/cli/random_keys.py tests/cli/trace_runs.sh $(CLI_TESTS) tests/ranks/test_ranks_data.sh

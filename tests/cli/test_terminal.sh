@@ -204,4 +204,18 @@ types 'half a' && line '> half a' 8 && keys C-z && waits_for 'Stopped' && types 
     keys Enter && shows '^2$'
 types 'fg' && keys Enter && line '> half a' 8
 types ' message' && line '> half a message' 16
+keys C-u && types '/exit' && keys Enter && waits_for '^% *$'
+
+# ---- random keys
+if command -v python3 >/dev/null; then
+    if python3 "$source/tests/cli/random_keys.py" 1 20 "$program" chat -m "$demo" \
+        --chat-template-file "$work/template" --temp 0 -n 3 --ctx 100000 >"$work/out" 2>&1; then
+        good
+    else
+        bad 'random keys'
+        tail -n 5 "$work/out"
+    fi
+else
+    echo 'skipped: no python3: random keys'
+fi
 finish
