@@ -124,6 +124,7 @@ async function answerChat(seed) {
     }
     stop.abort();
     if (busy === stop) setBusy(null);
+    policyForm.forecastLater();
     if (!answer.over && !answer.content && !answer.reasoning) return false;
     const fast = speed(answer);
     const note =
