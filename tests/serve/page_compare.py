@@ -78,7 +78,7 @@ def forecasts(cases, page):
             figure = text(page, '#side-%s .held' % 'ab'[index])
             cases.that(
                 'the forecast says the same',
-                not one['exact'] or figure in text(page, '#side-%s .forecast' % 'ab'[index]),
+                not one['exact'] or figure == text(page, '#side-%s .forecast b' % 'ab'[index]),
             )
             cases.that('the title of ' + policy, policy in text(page, '#title-%s' % 'ab'[index]))
     kvs = page.run("asked.map((one) => [one.kv || about.kv, one.cache_prompt, one.seed])")
@@ -217,6 +217,36 @@ def tokens(cases, page):
     )
 
 
+def tab_to(page, selector):
+    for _ in range(80):
+        if page.run("document.activeElement.matches('%s')" % selector):
+            return True
+        page.key('Tab')
+    return False
+
+
+def only_keys(cases, page):
+    """From the chat to a token that is lost, without a pointer."""
+    page.run("scrollTo(0, 0); document.activeElement.blur()")
+    cases.that('Tab: the view', tab_to(page, '#go-compare'))
+    page.key('Enter')
+    page.until("!byId('view-compare').hidden")
+    cases.that('Tab: the question', tab_to(page, '#question'))
+    page.type(QUESTION)
+    cases.that('Tab: the slider of B', tab_to(page, '#side-b .slider'))
+    page.key('Home')
+    cases.that('the smallest budget', page.run("sides[1].policy.value") == 'streaming:budget=16')
+    page.run("document.activeElement.blur(); byId('question').focus()")
+    page.key('Enter', control=True)
+    page.until('asked.length === 2')
+    ended(page)
+    cases.that('Tab: the map of B', tab_to(page, '#side-b .map'))
+    page.key('Home')
+    for _ in range(12):
+        page.key('ArrowRight')
+    cases.that('what is lost is said', 'token 13 of the prompt: lost at the end of the prompt' in text(page, '#side-b .look'))
+
+
 def touched(cases, page):
     page.run("byId('question').value = %s; byId('duel-most').value = 12" % json.dumps(QUESTION))
     page.tap('#duel-send')
@@ -268,6 +298,9 @@ def run(cases, open_page, url, folder):
     wrong_policies(cases, page)
     said = [one for one in page.complaints() if 'status of 400' not in one]
     cases.that('the browser complains of nothing else', said == [], said)
+    keys = open_page(url)
+    begun(keys)
+    only_keys(cases, keys)
     phone = open_page(url + '#compare', 390, 844, touch=True)
     begun(phone)
     touched(cases, phone)
