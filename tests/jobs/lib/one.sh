@@ -82,7 +82,7 @@ tests_for() {
     [ -f "$file" ] || { complain "test --for takes a source file, not '$1'"; exit 2; }
     names=$(names_defined "$file")
     folder=tests/${file%%/*}
-    [ -z "$names" ] || for test in $(find tests -name 'test_*.c' -o -name 'test_*.sh' -o -name 'test_*.py' | sort); do
+    { [ -z "$names" ] || for test in $(find tests -name 'test_*.c' -o -name 'test_*.sh' -o -name 'test_*.py' | sort); do
         parts=$(sed -n 's/^#include "\(tests\/.*\)"/\1/p' "$test" | sed 'p; s/\.h$/.c/' | sort -u)
         # shellcheck disable=SC2086
         count=$(cat "$test" $parts 2>/dev/null | grep -oE -e "$names" | sort -u | wc -l)
@@ -90,7 +90,7 @@ tests_for() {
         "$folder"/*) say "1 $count $(grep -cE -e "$names" "$test") $test" ;;
         *) say "0 $count $(grep -cE -e "$names" "$test") $test" ;;
         esac
-    done | sort -k1,1rn -k2,2rn -k3,3rn -k4 | head -n 12 |
+    done; } | sort -k1,1rn -k2,2rn -k3,3rn -k4 | head -n 12 |
         awk '{ printf "%-45s names %d of what it defines\n", $4, $2; n++ } END { exit !n }' ||
         find "$folder" -name "test_*$(basename "${file%/*}")*" -o -name "test_*$(basename "${file%.*}")*" | sort | grep . ||
         find "$folder" -name 'test_*' | grep '\.\(c\|sh\)$' | sort
