@@ -3,6 +3,7 @@
  * arrow keys. */
 
 const LOOK_HINT = 'Point at a token, or use the arrow keys, to see when it was lost and where.';
+const BLOCK_TOKENS = 128;
 let cacheViews = 0;
 
 class CacheView {
@@ -24,6 +25,7 @@ class CacheView {
 
     clear() {
         this.spans = [];
+        this.block = null; /* that takes the next token */
         this.answer = null;
         this.at = -1;
         this.parts.map.replaceChildren();
@@ -52,19 +54,20 @@ class CacheView {
         else if (this.spans.length) this.parts.look.textContent = LOOK_HINT;
     }
 
+    /* Adds the tokens that are new, in blocks that end with a line, since a browser lays out a whole block at once. */
     addTokens() {
-        const {prompt, pieces} = this.answer;
-        const map = this.parts.map, low = map.scrollTop + map.clientHeight >= map.scrollHeight - 8;
-        const added = [];
-        for (let i = this.spans.length; i < prompt.length + pieces.length; i++) {
+        const {prompt, pieces} = this.answer, from = this.spans.length, map = this.parts.map;
+        const low = map.scrollTop + map.clientHeight >= map.scrollHeight - 8;
+        for (let i = from; i < prompt.length + pieces.length; i++) {
             const piece = i < prompt.length ? prompt[i] : pieces[i - prompt.length];
-            const span = make('span', {id: this.id + '-' + i, role: 'option', className: 'new'}, piece);
+            const span = make('span', {id: this.id + '-' + i, role: 'option'}, piece);
             if (!piece.trim()) span.setAttribute('aria-label', piece.includes('\n') ? 'line break' : 'blank');
-            added.push(span);
+            if (!this.block) map.append(this.block = make('div', {role: 'presentation'}));
+            this.block.append(span);
+            this.spans.push(span);
+            if (piece.endsWith('\n') && this.block.childElementCount >= BLOCK_TOKENS) this.block = null;
         }
-        this.spans.push(...added);
-        map.append(...added);
-        if (low && added.length) map.scrollTop = map.scrollHeight;
+        if (low && this.spans.length > from) map.scrollTop = map.scrollHeight;
     }
 
     shade() {
@@ -73,9 +76,7 @@ class CacheView {
             const span = this.spans[i];
             if (span.held === held[i]) continue;
             span.held = held[i];
-            span.classList.remove('new');
-            span.classList.toggle('gone', held[i] === 0);
-            span.style.setProperty('--h', held[i]);
+            span.dataset.held = Math.ceil(held[i] / 10); /* ten shades, so that the browser can share their styles */
         }
     }
 

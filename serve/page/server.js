@@ -87,24 +87,28 @@ async function* events(body) {
     }
 }
 
-/* Asks for an answer and calls show() when some of it arrived, at most once for each picture on the screen. */
+/* Asks for an answer and calls show() as it arrives. What takes long to show is shown less often, so that the page stays
+ * usable. */
 async function converse(question, answer, signal, show) {
-    let waits = 0;
+    let timer = 0, spent = 0;
+    const draw = () => {
+        const began = performance.now();
+        timer = 0;
+        show();
+        void document.body.offsetHeight; /* the layout counts too */
+        spent = performance.now() - began;
+    };
     const body = {...question, stream: true, return_held: true, return_lost: true, return_progress: true};
     try {
         const response = await request('v1/chat/completions', body, signal);
         for await (const text of events(response.body)) {
             if (text === '[DONE]') answer.over = true;
             else receive(answer, JSON.parse(text));
-            if (!waits)
-                waits = requestAnimationFrame(() => {
-                    waits = 0;
-                    show();
-                });
+            if (!timer) timer = setTimeout(draw, Math.max(16, 4 * spent));
         }
         if (!answer.over) throw new Error('The answer ended early.');
     } finally {
-        cancelAnimationFrame(waits);
+        clearTimeout(timer);
         show();
     }
 }

@@ -164,7 +164,7 @@ def tokens(cases, page):
     cases.that('the mouse: when', 'lost at the end of the prompt' in said, said)
     cases.that('the mouse: where', 'Held in none of the %d layers' % layers in said, said)
     cases.that('a cell for each layer', page.run("document.querySelectorAll('#side-b .layers i').length") == layers)
-    cases.that('struck out', page.run("document.querySelector('%s').classList.contains('gone')" % token('b', at)))
+    cases.that('struck out', page.run("getComputedStyle(document.querySelector('%s')).textDecorationLine" % token('b', at)) == 'line-through')
     cases.that(
         'the other side shows the same token', page.run("sides[0].view.at") == at and text(page, '#side-a .look') != ''
     )
@@ -207,8 +207,7 @@ def tokens(cases, page):
     cases.that(
         'shades are what the server says',
         page.run('''sides.every((side) => side.view.answer.held.every((share, i) =>
-        side.view.spans[i].style.getPropertyValue('--h') === String(share) &&
-        side.view.spans[i].classList.contains('gone') === (share === 0)))'''),
+        side.view.spans[i].dataset.held === String(Math.ceil(share / 10))))'''),
     )
     cases.that(
         'lost is what no list holds',
