@@ -9,10 +9,11 @@ from test_tools import ask, both
 
 from client import case, run
 
-SIZE = {'type': 'object', 'properties': {'x': {'enum': [1, 'é"', None]}, 'y': {'$ref': '#/$defs/n'}}, 'required': ['x', 'y'],
-        'additionalProperties': False, '$defs': {'n': {'type': 'integer', 'minimum': 0, 'maximum': 9}}}
-DAY = {'type': 'object', 'properties': {'day': {'enum': ['mon', 'tue']}}, 'required': ['day']}
-TOOLS = [{'type': 'function', 'function': {'name': name, 'parameters': schema}} for name, schema in
+SIZE = {'type': 'object', 'properties': {'x': {'enum': [1, 'é"', None], 'description': 'd'},
+                                         'y': {'$ref': '#/$defs/n', 'description': 'd'}},
+        'required': ['x', 'y'], 'additionalProperties': False, '$defs': {'n': {'type': 'integer', 'minimum': 0, 'maximum': 9}}}
+DAY = {'type': 'object', 'properties': {'day': {'enum': ['mon', 'tue'], 'description': 'd'}}, 'required': ['day']}
+TOOLS = [{'type': 'function', 'function': {'name': name, 'description': 'd', 'parameters': schema}} for name, schema in
          (('size', SIZE), ('day_of', DAY))]
 OBJECT = r'\{\s*"%s":\s*"(size|day_of)",\s*"%s":.*\}'
 PLAIN = OBJECT % ('name', 'arguments')

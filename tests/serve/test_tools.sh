@@ -17,11 +17,17 @@ scripts_server
 client test_answers.py "$url"
 that 'scripts: nothing went wrong' [ ! -s "$work/scripts.err" ]
 for template in "$KVCULL_SHARED"/templates/*.jinja; do
-    if [ -f "$template" ]; then
-        serve family -m "$work/bytes" --chat-template-file "$template" --name family --mem 256M -q
-        client test_families.py "$url" "$template"
-    else
-        echo "skipped: no \$KVCULL_SHARED/templates: real models' templates"
-    fi
+    [ -f "$template" ] || { echo "skipped: no \$KVCULL_SHARED/templates: real models' templates" && break; }
+    rm -rf "$work/family"
+    cp -r "$work/scripts" "$work/family"
+    case $template in
+    *tool_use*) # besides the default template of its model
+        mkdir "$work/family/additional_chat_templates"
+        cp "$template" "$work/family/additional_chat_templates/tool_use.jinja"
+        ;;
+    *) cp "$template" "$work/family/chat_template.jinja" ;;
+    esac
+    serve family -m "$work/family" --date 2025-01-02 --mem 256M -q
+    client test_families.py "$url" "$template"
 done
 finish
