@@ -4,6 +4,7 @@
 
 const LOOK_HINT = 'Point at a token, or use the arrow keys, to see when it was lost and where.';
 const BLOCK_TOKENS = 128;
+const LONG_TOKENS = 4096;
 let cacheViews = 0;
 
 class CacheView {
@@ -67,6 +68,7 @@ class CacheView {
             this.spans.push(span);
             if (piece.endsWith('\n') && this.block.childElementCount >= BLOCK_TOKENS) this.block = null;
         }
+        map.classList.toggle('long', this.spans.length > LONG_TOKENS);
         if (low && this.spans.length > from) map.scrollTop = map.scrollHeight;
     }
 

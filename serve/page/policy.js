@@ -138,8 +138,8 @@ class PolicyForm {
         this.said = said;
         this.parts.forecast.replaceChildren(
             `Will hold ${said.exact ? '' : 'about '}`, make('b', {}, byteSize(held)), ` of ${byteSize(said.full)}`,
-            ` (${share(held, said.full)}) after ${number(said.prompt_tokens)} + ${number(said.max_tokens)} tokens,`,
-            ` ${byteSize(said.peak)} at peak`);
+            ` (${share(held, said.full)}) after a prompt of ${number(said.prompt_tokens)} tokens`,
+            ` and an answer of ${number(said.max_tokens)}, ${byteSize(said.peak)} at peak`);
     }
 
     /* A column for each budget of the slider; none where the policy does not take it. */
