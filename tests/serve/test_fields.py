@@ -265,6 +265,11 @@ def as_transformers(template, messages):
                                                     eos_token='</s>', add_generation_prompt=True)
 
 
+def with_texts(messages):
+    """The same messages, with an empty text in place of null."""
+    return [{**m, 'content': ''} if m.get('content', '') is None else m for m in messages]
+
+
 def calls_without_content():
     with open(sys.argv[3]) as file:
         template = file.read()
@@ -273,9 +278,13 @@ def calls_without_content():
         call = {'id': 'call12345', 'type': 'function', 'function': function}
         messages = [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': [call], **more},
                     {'role': 'tool', 'content': '3', 'tool_call_id': 'call12345', 'name': 'f'}]
-        try:
-            wanted = as_transformers(template, messages)
-        except Exception:
+        for given in (messages, with_texts(messages)): # where a template cannot read null, it gets an empty text
+            try:
+                wanted = as_transformers(template, given)
+                break
+            except Exception:
+                wanted = None
+        if wanted is None:
             server.refused(CHAT, 400, 'messages', messages=messages)
             continue
         got = prompt_of(messages)
