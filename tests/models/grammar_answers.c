@@ -44,7 +44,7 @@ static bool writer_open(struct writer *writer, const struct kvc_model *model) {
     return writer->ending && writer->logits;
 }
 
-static json_t *answer(struct writer *writer, const struct kvc_grammar *grammar, uint64_t seed) {
+static json_t *answer(struct writer *writer, const struct kvc_grammar *grammar, uint64_t seed, bool greedy) {
     struct kvc_sampler_options options;
     struct kvc_sampler *sampler;
     struct kvc_error error;
@@ -53,7 +53,7 @@ static json_t *answer(struct writer *writer, const struct kvc_grammar *grammar, 
     json_t *result = json_null();
     kvc_sampler_defaults(&options);
     options.seed = seed;
-    options.temperature = 1;
+    options.temperature = greedy ? 0 : 1;
     if (kvc_sampler_open(&options, writer->vocab, &sampler, &error) != KVC_OK ||
         kvc_sampler_grammar(sampler, writer->model, grammar, true, &error) != KVC_OK) {
         fprintf(stderr, "%s\n", error.text);
@@ -99,7 +99,7 @@ static json_t *one(struct writer *writer, const json_t *line) {
         matches[i] = "NBW"[match];
     }
     for (json_int_t i = 0; i < json_integer_value(json_object_get(line, "answers")); i++)
-        json_array_append_new(answers, answer(writer, grammar, seed + (uint64_t)i * 1000003));
+        json_array_append_new(answers, answer(writer, grammar, seed + (uint64_t)i * 1000003, i % 2 == 1));
     kvc_grammar_close(grammar);
     json_t *result = json_pack("{s:o, s:s}", "answers", answers, "matches", matches);
     free(matches);
