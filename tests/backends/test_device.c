@@ -17,13 +17,10 @@
 #include "core/engine/engine.h"
 #include "tests/check.h"
 
-/* The allocator and the tools keep memory of their own there, so resident memory is meaningless. */
 #if defined(__SANITIZE_ADDRESS__)
-#define RESIDENT_IS_MEANINGFUL 0
 #define MORE_THAN_THERE_IS SIZE_MAX /* its allocator ends the program where others return NULL */
 #else
 #define MORE_THAN_THERE_IS (SIZE_MAX / 2 - 4096)
-#define RESIDENT_IS_MEANINGFUL (!kvc_test_thinned())
 #endif
 
 static struct kvc_device *open_device(void) {
