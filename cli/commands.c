@@ -42,17 +42,17 @@ const struct cli_command cli_commands[] = {
      "outgrows that length, it is computed again with the long ones. Any other policy evicts entries that could not be "
      "computed again, so it uses the long factors from the first token on, unless --ctx limits the conversation to the "
      "original length.\n\n"
-     "In a terminal, a message can be edited: the arrow keys, Home, End, Ctrl-A, Ctrl-E, Ctrl-W, Ctrl-U, Ctrl-K and "
-     "Ctrl-Y work as in a shell, Up and Down show earlier messages, and Tab completes commands. The messages are kept "
-     "in a file (--history). What is typed during an answer appears at the next prompt.\n\n"
+     "In a terminal, you can edit a message: the arrow keys, Home, End, Ctrl-A, Ctrl-E, Ctrl-W, Ctrl-U, Ctrl-K and "
+     "Ctrl-Y work as in a shell. Up and Down show earlier messages, and Tab completes commands. kvcull keeps the "
+     "messages in a file (--history). Text that you type during an answer appears at the next prompt.\n\n"
      "A line that ends in a backslash continues in the next line; Alt-Enter begins a new line, too. Pasted text is one "
      "message. A message between two marks of three quotation marks (\"\"\") may have any number of lines. /help lists "
      "the commands: /stats, /policy, /clear, /save, /load and /exit. To send a line that begins with /, type //. "
      "--json-schema, --regex and "
      "--grammar apply to each answer, as in kvcull run. "
      "Ctrl-C ends an answer, but not the chat; at the prompt it clears the message. While the model reads a long "
-     "message, Ctrl-C leaves this message out. If the conversation before it is longer, it takes a second Ctrl-C, "
-     "because the model must then read that conversation again. Three of them end the program.",
+     "message, Ctrl-C drops this message. If the conversation before the message is longer, only a second Ctrl-C drops "
+     "the message, because the model must then read that conversation again. A third Ctrl-C ends the program.",
      "kvcull chat model.gguf --kv morphkv:budget=2048\n"
      "kvcull chat -m model.gguf --kv morphkv:budget=2048 --session talk.kv\n"
      "kvcull chat -m model.gguf --system \"You answer in one sentence.\" --temp 0.7\n",

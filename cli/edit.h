@@ -17,17 +17,17 @@ enum cli_terminal_mode {
     CLI_TERMINAL_EDITS, /* keys are not shown; Ctrl-C is a signal and drops nothing, Ctrl-S and Ctrl-Q are keys */
     CLI_TERMINAL_WAITS  /* the same, but Ctrl-S and Ctrl-Q stop and continue the output */
 };
-/* If standard input is a terminal: keeps its settings, which are restored when the program stops, goes on or ends.
- * Returns false if it is none. */
+/* Saves the settings of the terminal on standard input. They are restored when the program stops, continues or ends.
+ * Returns false if standard input is no terminal. */
 bool cli_terminal_open(void);
 void cli_terminal_set(enum cli_terminal_mode mode);
 void cli_terminal_close(void);
 /* Restores the user's settings. May be called in a signal handler, and without cli_terminal_open. */
 void cli_terminal_restore(void);
-/* Returns, once, what has happened since the last call: another size, or the program was stopped and goes on. */
+/* Returns, once, the change since the last call: the terminal has another size, or the stopped program continues. */
 enum cli_terminal_change { CLI_TERMINAL_SAME, CLI_TERMINAL_RESIZED, CLI_TERMINAL_CONTINUED };
 enum cli_terminal_change cli_terminal_changed(void);
-/* Makes pasted text arrive between marks, so that its line ends are no keys. */
+/* Makes the terminal send pasted text between marks, so that line ends in the text do not count as Enter. */
 void cli_terminal_marks_pastes(void);
 
 /* ---- edit_text.c ---- */
@@ -37,14 +37,14 @@ struct edit_text {
     size_t bytes; /* without the NUL */
     size_t at;    /* offset of the cursor */
     size_t capacity;
-    char *cut; /* the text that was cut last, or NULL */
+    char *cut; /* the last text that edit_cut removed, or NULL */
 };
 bool edit_text_open(struct edit_text *text); /* returns false if there is no memory */
 void edit_text_free(struct edit_text *text);
 /* Returns the columns that the character at `at` takes in a terminal; 0: it combines with the one before. */
 int edit_width(const struct edit_text *text, size_t at);
-/* Inserts text at the cursor. Leaves out control characters and replaces what is not UTF-8. Without memory, nothing is
- * inserted. */
+/* Inserts text at the cursor. Drops control characters and replaces invalid UTF-8. If there is no memory, inserts
+ * nothing. */
 void edit_insert(struct edit_text *text, const char *data, size_t bytes);
 /* Replaces the whole text and moves the cursor to its end. */
 void edit_replace(struct edit_text *text, const char *data);
@@ -59,11 +59,11 @@ size_t edit_word_back(const struct edit_text *text, size_t at);
 size_t edit_word_forward(const struct edit_text *text, size_t at);
 size_t edit_line_begin(const struct edit_text *text, size_t at);
 size_t edit_line_end(const struct edit_text *text, size_t at);
-/* Moves the cursor to the line above or below, to the same column if it is that long. Returns false if there is none.
- */
+/* Moves the cursor to the line above or below: to the same column, or to the line's end if the line is shorter. Returns
+ * false if there is no such line. */
 bool edit_move_line(struct edit_text *text, bool up);
-/* Returns true if Enter continues the text in a new line: it ends in a backslash, or a block of """ is open. Then
- * *remove is the number of bytes at its end that the line end replaces. */
+/* Returns true if Enter continues the text in a new line: the text ends in a backslash, or a block of """ is open.
+ * Then *remove is the number of bytes at the end of the text that the line end replaces. */
 bool edit_goes_on(const char *data, size_t bytes, size_t *remove);
 
 /* ---- edit_draw.c ---- */
@@ -74,7 +74,7 @@ struct edit_screen {
     size_t top;            /* first row of the text that is shown, if it has more rows than the terminal */
     size_t row;            /* the cursor's row below the first one that is shown */
 };
-/* Draws the text where it was drawn before. Forgets the old place if `anew` is true: draws at the cursor. */
+/* Draws the text at its last place; if `anew` is true, draws it at the cursor instead. */
 void edit_draw(struct edit_screen *screen, const struct edit_text *text, bool anew);
 /* Moves the terminal's cursor to a new line after the text. */
 void edit_leave(struct edit_screen *screen, struct edit_text *text);
@@ -87,7 +87,7 @@ struct edit_history {
     char *path; /* NULL: not kept in a file */
     bool named; /* the user named the file, so problems are worth a warning */
 };
-/* Reads the file. path NULL: the default file; "": none. */
+/* Reads the history file. path NULL: the default file; path "": no file. */
 void edit_history_open(struct edit_history *history, const char *path);
 void edit_history_add(struct edit_history *history, const char *text); /* also to the file */
 void edit_history_close(struct edit_history *history);
@@ -102,8 +102,8 @@ struct editor {
     struct edit_history *history;
     edit_name_fn *names;
     const volatile sig_atomic_t *interrupted; /* not 0 after Ctrl-C */
-    size_t place;                             /* in the history; its count: the text that is being written */
-    char *draft;                              /* this text while the user looks at the history */
+    size_t place;                             /* index in the history; history->count: the new text */
+    char *draft;                              /* the new text while the user looks at the history */
     unsigned char input[256];
     size_t input_at, input_bytes;
 };

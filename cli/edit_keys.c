@@ -1,4 +1,4 @@
-/* edit_keys.c - what the keys do in the line editor, as in other programs' emacs mode. */
+/* edit_keys.c - the keys of the line editor. They act as in the emacs mode of other programs. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -71,7 +71,7 @@ static int next_byte(struct editor *editor, int wait) {
 
 /* ---- history and completion ---- */
 
-/* Shows the entry before or after the present one. The text that was being written comes after the last entry. */
+/* Shows the previous or next entry of the history. The new text comes after the last entry. */
 static void show_entry(struct editor *editor, bool earlier) {
     const size_t count = editor->history->count;
     if (earlier ? editor->place == 0 : editor->place >= count)
@@ -85,8 +85,8 @@ static void show_entry(struct editor *editor, bool earlier) {
     edit_replace(&editor->text, shown ? shown : "");
 }
 
-/* Returns how many names begin with the text before the cursor. *common receives the length of what they share, and
- * *any one of them. */
+/* Returns how many names begin with the text before the cursor. *common receives the length of their common prefix, and
+ * *any receives one of these names. */
 static size_t count_names(const struct editor *editor, const char **any, size_t *common) {
     const struct edit_text *text = &editor->text;
     size_t count = 0;
@@ -134,7 +134,7 @@ static void complete(struct editor *editor) {
 
 /* ---- keys ---- */
 
-/* Inserts what is pasted, up to the mark of its end. */
+/* Inserts pasted text, up to the mark that ends it. */
 static void paste(struct editor *editor) {
     static const char end[] = "\033[201~";
     const size_t mark = sizeof end - 1;
@@ -219,7 +219,7 @@ static void insert_character(struct editor *editor, int first) {
     char bytes[4] = {(char)first};
     size_t n = 1;
     for (int c; n <= more && (c = next_byte(editor, ESCAPE_WAIT)) >= 0; n++) {
-        if ((c & 0xc0) != 0x80) { /* not a part of it: the next key */
+        if ((c & 0xc0) != 0x80) { /* not part of this character: the next key */
             editor->input_at--;
             break;
         }

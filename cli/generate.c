@@ -254,14 +254,14 @@ static int add_token(struct writer *writer, int32_t token, bool *stopped) {
 /* ---- the turn
  * --------------------------------------------------------------------------------------------------------- */
 
-struct reading { /* a prompt that the model reads */
+struct reading { /* a prompt that the model is reading */
     const struct cli_generation *generation;
     struct cli_progress progress;
     bool short_part; /* most of the conversation has been read before, so that reading it all again would take longer */
     bool stopped;
 };
 
-/* Stops the prompt at the user's wish: a short one only at the second. */
+/* Stops the prompt after Ctrl-C. If `short_part` is true, only a second Ctrl-C stops it. */
 static int on_reading(void *user, uint64_t done, uint64_t total) {
     struct reading *reading = user;
     const volatile sig_atomic_t *interrupted = reading->generation->interrupted;
@@ -271,7 +271,7 @@ static int on_reading(void *user, uint64_t done, uint64_t total) {
     return reading->stopped || cli_progress(&reading->progress, done, total);
 }
 
-/* Sets *stopped to true if the user has stopped it. The session must then be opened anew. */
+/* Sets *stopped to true if the user has stopped the prompt. The session must then be opened anew. */
 static int generate_prompt(struct cli_generation *generation, const int32_t *tokens, size_t count, uint64_t held,
                            bool *stopped) {
     bool has_pending = generation->pending >= 0;

@@ -1,5 +1,5 @@
-/* history.c - the messages that the user has typed, kept in a file between runs. Each line of the file is a message,
- * with \n for a line end and \\ for a backslash, after a first line that names the file's kind. */
+/* history.c - keeps the messages that the user has typed in a file between runs. The first line names the file's kind.
+ * Each further line is a message, with \n for a line end and \\ for a backslash. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -160,7 +160,7 @@ static void rewrite(struct edit_history *history) {
         kvc_output_abandon(output);
 }
 
-/* Reads the last part of an open file. Returns false, with the reason, if it must not be used. */
+/* Reads the last part of an open file. If the file must not be used, returns false and sets *why. */
 static bool read_file(struct edit_history *history, int file, const char **why) {
     char head[sizeof first_line];
     struct stat about;
@@ -177,7 +177,7 @@ static bool read_file(struct edit_history *history, int file, const char **why) 
     *why = "no memory for it";
     const ssize_t n = data ? pread(file, data, bytes, from) : -1;
     const char *at = data, *end = data && n > 0 ? data + n : data;
-    if (n > 0 && about.st_size > READ_MOST) { /* the first line is a part of one */
+    if (n > 0 && about.st_size > READ_MOST) { /* the first line that was read may be incomplete */
         at = memchr(at, '\n', (size_t)n);
         at = at ? at + 1 : end;
     }

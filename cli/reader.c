@@ -1,5 +1,5 @@
-/* reader.c - reads the messages of a chat: with the line editor on a terminal, in plain lines elsewhere. What the user
- * types during an answer waits and becomes the begin of the next message. */
+/* reader.c - reads the messages of a chat: with the line editor on a terminal, in plain lines elsewhere. Text
+ * that the user types during an answer becomes the beginning of the next message. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ void cli_reader_close(struct cli_reader *reader) {
 
 /* ---- lines ---- */
 
-/* Takes the bytes that have been typed so far, without waiting. */
+/* Reads the bytes that the user has typed so far, without waiting. */
 static void take_early(struct cli_reader *reader) {
     struct pollfd terminal = {.fd = 0, .events = POLLIN};
     char bytes[256];
@@ -71,7 +71,7 @@ static void take_early(struct cli_reader *reader) {
     }
 }
 
-/* Moves the first line of what was typed early to *line, and shows it. Returns true if this line is whole. */
+/* Moves the first line of the early text to *line, and shows it. Returns true if this line is complete. */
 static bool use_early(struct cli_reader *reader, char **line, size_t *bytes) {
     const char *end = reader->early_bytes ? memchr(reader->early, '\n', reader->early_bytes) : NULL;
     const size_t n = end ? (size_t)(end - reader->early) : reader->early_bytes;

@@ -14,14 +14,14 @@ struct cli_reader {
     struct edit_history history;
     char *line; /* the last message */
     size_t capacity;
-    char *early; /* without `edits`: what was typed before the prompt, and is not read yet */
+    char *early; /* without `edits`: text typed before the prompt and not read yet */
     size_t early_bytes;
     const volatile sig_atomic_t *interrupted;
 };
 enum cli_read { CLI_READ_TEXT, CLI_READ_NOTHING /* Ctrl-C */, CLI_READ_END };
 
-/* Prepares to read from standard input. On a terminal, nothing that is typed is shown from now on until a message is
- * read, and nothing is lost. names: what Tab completes at the begin of a message. *interrupted is not 0 after Ctrl-C.
+/* Prepares to read from standard input. From now on a terminal shows typed text only while a message is read; no typed
+ * text is lost. names: the names that Tab completes at the beginning of a message. *interrupted is not 0 after Ctrl-C.
  */
 bool cli_reader_open(struct cli_reader *reader, const char *history, edit_name_fn *names,
                      const volatile sig_atomic_t *interrupted);

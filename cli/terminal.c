@@ -1,5 +1,5 @@
-/* terminal.c - the modes of the terminal that a chat reads from. Its settings return to those of the user when the
- * program is stopped or ended, also by a signal. */
+/* terminal.c - the modes of the terminal that a chat reads from. It restores the user's settings when the
+ * program stops or ends, also by a signal. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
