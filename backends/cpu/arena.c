@@ -118,7 +118,7 @@ static void arena_return(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t 
     kvc_cpu_count(cpu, KVC_MEMORY_CACHE, -(int64_t)(given * block_bytes(arena)));
 }
 
-/* Returns true if all blocks of a chunk that have bytes in the area at offset `area` are taken. */
+/* Returns true if every block of a chunk with bytes in the area at offset `area` is taken. */
 static bool area_is_taken(const struct kvc_arena *arena, uint32_t chunk, size_t area) {
     for (size_t half = 0; half < 2; half++) {
         const size_t start = half * arena->value_offset;
@@ -192,7 +192,7 @@ void kvc_cpu_arena_copy(struct kvc_device *device, struct kvc_arena *arena, uint
     }
 }
 
-/* Returns the address of a byte of a block. `bytes` bytes from there on are in one half of the block. */
+/* Returns the address of a byte of a block. The `bytes` bytes that begin there are in one half of the block. */
 static unsigned char *place_in(const struct kvc_arena *arena, uint32_t name, size_t offset, size_t bytes) {
     const size_t half = offset < arena->half_bytes ? 0 : arena->half_bytes;
     KVC_ASSERT(offset - half + bytes <= arena->half_bytes);
@@ -215,8 +215,8 @@ void kvc_cpu_arena_return(struct kvc_device *device, struct kvc_arena *arena, ui
     arena_return((struct kvc_cpu *)device, arena, count, blocks);
 }
 
-/* Gives the whole pages inside one half of the free blocks `from` .. `to` - 1 of one chunk back to the system. `offset`
- * is where that half of the chunk begins. */
+/* Returns pages to the system: all pages that lie wholly within one half of the free blocks `from` .. `to` - 1 of a
+ * chunk. This half of the chunk begins at `offset`. */
 static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t offset, size_t page) {
     const uint32_t first = from & ~((1u << arena->shift) - 1);
     unsigned char *chunk = arena->chunk[from >> arena->shift];

@@ -18,9 +18,9 @@ enum kvc_grammar_kind {
     KVC_GRAMMAR_GBNF,        /**< a grammar in llama.cpp's format, whose rule `root` is the answer */
     KVC_GRAMMAR_SEQUENCE     /**< texts and JSON values in turn, as calls of functions have them. JSON:
                                   {"before": TEXT, "items": [[PART, ...], ...], "between": TEXT, "after": TEXT}; a PART
-                                  is a TEXT or a JSON schema. The answer is `before`, one of the items, if there is
-                                  `between` any number of further items with this text before each, and `after`. A TEXT
-                                  may contain names of control tokens, such as "[TOOL_CALLS]" */
+                                  is a TEXT or a JSON schema. The answer is `before`, one of the items, and `after`.
+                                  With `between`, any number of further items may follow the first item, each after the
+                                  text `between`. A TEXT may contain names of control tokens, such as "[TOOL_CALLS]" */
 };
 /** A set of texts. It does not change once it is open, so several threads and samplers may share it. */
 struct kvc_grammar;
@@ -43,13 +43,13 @@ enum kvc_grammar_match {
 enum kvc_status kvc_grammar_check(const struct kvc_grammar *grammar, const char *text, size_t bytes,
                                   enum kvc_grammar_match *match, struct kvc_error *error);
 
-/** Lets kvc_sample draw only tokens that keep the answer within a grammar. If a token would leave it, the sampler draws
- * another. This restricts each draw, not the distribution of whole answers. Call the function at the start of each
- * answer; a NULL grammar removes the restriction. `first` is the argument of kvc_token_bytes for the first token. A
- * token that ends the turn can be drawn only if the answer is whole. kvc_sample returns -1 if no token is possible. A
- * saved session does not contain the grammar. The model and the grammar must outlive the sampler or the next call.
- * Fails with KVC_INPUT if the model has no tokenizer, with KVC_USAGE if the sampler is for another vocabulary, and with
- * KVC_RESOURCE if there is no memory. */
+/** Lets kvc_sample draw only tokens that keep the answer within a grammar. If a token would leave the grammar, the
+ * sampler draws another token. This restricts each draw, not the distribution of whole answers. Call the function at
+ * the start of each answer; a NULL grammar removes the restriction. `first` is the argument of kvc_token_bytes for the
+ * first token. A token that ends the turn can be drawn only if the answer is whole. kvc_sample returns -1 if no token
+ * is possible. A saved session does not contain the grammar. The model and the grammar must outlive the sampler or the
+ * next call. Fails with KVC_INPUT if the model has no tokenizer, with KVC_USAGE if the sampler is for another
+ * vocabulary, and with KVC_RESOURCE if there is no memory. */
 enum kvc_status kvc_sampler_grammar(struct kvc_sampler *sampler, const struct kvc_model *model,
                                     const struct kvc_grammar *grammar, bool first, struct kvc_error *error);
 /** Returns true if the answer so far is a text of the sampler's grammar, or if the sampler has none. */

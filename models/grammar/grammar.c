@@ -14,9 +14,9 @@
 
 #define TEXT_MOST (1u << 20) /* bytes of a grammar's text */
 #define HEAP_LIMIT 65536u    /* KiB that one match may use */
-/* Steps of one match. Ordinary texts need 2 to 6 for each byte. A match that needs more than the first limit is tried
- * again with further ones, as long as the matches of a token have steps left. So a hostile grammar cannot hold up
- * others for long, whatever the number of tokens that are compared. */
+/* Limits on the steps of one match. Ordinary texts need 2 to 6 steps for each byte. If a match exceeds the first limit,
+ * it is tried again with higher limits, as long as the matches of a token have steps left. So a hostile grammar cannot
+ * delay other work for long, however many tokens are compared. */
 #define STEPS_FIRST(bytes) (16u * (uint64_t)(bytes) + 4000u)
 #define STEPS_MOST(bytes) (200u * (uint64_t)(bytes) + 50000u)
 #define STEPS_OF_TOKEN 50000000u

@@ -41,13 +41,13 @@ struct kvc_matcher {
     void *data, *context, *stack; /* pcre2_match_data, pcre2_match_context, pcre2_jit_stack (NULL: none) */
     uint64_t steps_left;          /* for matches that need more than the usual steps */
     bool exhausted; /* since the last kvc_matcher_possible began, a match took too many steps or too much memory */
-    bool no_memory; /* because an allocation failed */
+    bool no_memory; /* an allocation has failed */
 };
 bool kvc_matcher_open(struct kvc_matcher *matcher, const struct kvc_grammar *grammar); /* false: no memory */
 void kvc_matcher_close(struct kvc_matcher *matcher);
 void kvc_matcher_refill(struct kvc_matcher *matcher); /* sets steps_left to its maximum */
-/* Returns true if text [bytes] is the beginning of a text of the grammar, or one itself. The text has room for three
- * more bytes, which are overwritten. */
+/* Returns true if text [bytes] is a text of the grammar, or the beginning of such a text. The text has room for three
+ * more bytes, and the function overwrites them. */
 bool kvc_matcher_possible(struct kvc_matcher *matcher, char *text, size_t bytes);
 bool kvc_matcher_whole(struct kvc_matcher *matcher, const char *text, size_t bytes); /* it is a text of the grammar */
 

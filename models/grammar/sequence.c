@@ -1,7 +1,8 @@
 /* sequence.c - translates a sequence of texts and JSON values to a pattern. A sequence is JSON:
  * {"before": TEXT, "items": [[PART, ...], ...], "between": TEXT, "after": TEXT}. It stands for the text `before`, an
- * item, if there is `between` any number of further items after this text, and the text `after`. An item is one of
- * `items`: its parts one after the other, where a string is a text and another value a schema. */
+ * item, and the text `after`. If there is `between`, any number of further items may follow the first item, each after
+ * the text `between`. An item is one of `items`: its parts in order. A part that is a string is a text; any other value
+ * is a schema. */
 #include "models/grammar/schema.h"
 
 #include "models/files/json.h"
