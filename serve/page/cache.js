@@ -1,6 +1,6 @@
 /* cache.js - the view of a cache: bytes beside those of full, and the text, shaded by the share of the cache's lists
- * that hold each token. A list belongs to one layer and KV head. One token is looked at: by mouse, by touch or by the
- * arrow keys. */
+ * that hold each token. A list belongs to one layer and KV head. The user picks one token by mouse, by touch or by
+ * the arrow keys. */
 
 const LOOK_HINT = 'Point at a token, or use the arrow keys, to see when it was lost and where.';
 const BLOCK_TOKENS = 128;
@@ -55,7 +55,7 @@ class CacheView {
         else if (this.spans.length) this.parts.look.textContent = LOOK_HINT;
     }
 
-    /* Adds the tokens that are new, in blocks that end with a line, since a browser lays out a whole block at once. */
+    /* Adds the new tokens, in blocks that end at a line end, because a browser lays out a whole block at once. */
     addTokens() {
         const {prompt, pieces} = this.answer, from = this.spans.length, map = this.parts.map;
         const low = map.scrollTop + map.clientHeight >= map.scrollHeight - 8;
@@ -119,7 +119,7 @@ class CacheView {
             other.lookAt(at, true);
     }
 
-    /* The token one line above or below. */
+    /* Returns the token one line above or below. */
     lineStep(direction) {
         const from = this.spans[this.at].getBoundingClientRect(), middle = from.left + from.width / 2;
         let best = this.at, line = null, distance = Infinity;
@@ -150,7 +150,7 @@ class CacheView {
         this.spans[this.at].scrollIntoView({block: 'nearest'});
     }
 
-    /* In words: at which point of the text no list held the token any more. */
+    /* Says at which point of the text the last list lost the token. */
     whenLost(lost) {
         const prompt = this.answer.prompt.length, all = this.spans.length;
         if (lost < prompt) return `while the prompt was read, by its token ${number(lost)} of ${number(prompt)}`;
@@ -174,7 +174,7 @@ class CacheView {
         this.parts.look.replaceChildren(...lines);
     }
 
-    /* One cell for each layer, shaded by the share of the layer's lists that hold the token, and the same in words. */
+    /* Shows one cell for each layer, shaded by the share of the layer's lists that hold it, and says the same in words. */
     layerStrip(levels) {
         const cells = levels.map((level) => {
             const cell = make('i');

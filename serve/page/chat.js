@@ -8,7 +8,7 @@ const wrong = (text) => { byId('wrong').textContent = text; };
 
 /* ---- turns ---- */
 
-/* What was used for an answer, in a line. */
+/* Returns an answer's policy, seed and note in a line. */
 function turnFacts(message) {
     const facts = [message.kv, message.seed === undefined ? '' : 'seed ' + message.seed, message.note];
     return make('span', {className: 'facts-line'}, facts.filter(Boolean).join(' · '));
@@ -88,13 +88,13 @@ function setBusy(controller) {
     byId('talk').setAttribute('aria-busy', String(Boolean(busy)));
 }
 
-/* Goes back to the field for messages, unless the user has gone elsewhere meanwhile, as to a token of the cache. */
+/* Moves the focus back to the message field, unless the user has moved it elsewhere, such as to a token. */
 function focusAsk() {
     const at = document.activeElement;
     if (at === document.body || byId('form').contains(at)) byId('ask').focus({preventScroll: true});
 }
 
-/* Asks for an answer to the chat's messages. Returns false if there was none. */
+/* Asks for an answer to the chat's messages. Returns false if no answer came. */
 async function answerChat(seed) {
     const mine = chat, kv = policyForm.value, answer = newAnswer();
     const show = arrivingTurn(answer);
@@ -203,7 +203,7 @@ function editTurn(turn, index) {
     area.focus();
 }
 
-/* Goes on from an edited message: what came after it is forgotten, unless there is no answer. */
+/* Continues from an edited message. The later messages are dropped, unless no answer comes. */
 async function sendEdited(index, text) {
     const mine = chat, before = mine.messages.slice();
     mine.messages.length = index;
@@ -226,7 +226,7 @@ function openChat(one) {
     chat = one;
     wrong('');
     history.replaceState(null, '', '#chat/' + one.id);
-    /* A message without an answer, as when the page was closed meanwhile, can be sent again. */
+    /* The user can resend a message without an answer, such as after the page was closed during the answer. */
     if (one.messages.at(-1)?.role === 'user') byId('ask').value = one.messages.pop().content;
     showChat();
     policyForm.forecastLater();

@@ -1,5 +1,5 @@
-/* chats.js - the chats that the browser keeps, each under a name of its own in localStorage, so that two windows do not
- * overwrite each other's. Where the browser keeps nothing, the page works without. */
+/* chats.js - the chats that the browser keeps, each under its own name in localStorage, so that two windows do not
+ * overwrite each other's chats. If the browser allows no storage, the page works without it. */
 
 const CHAT_PREFIX = 'kvcull.chat.';
 
@@ -12,7 +12,7 @@ const chatTitle = (chat) => {
     return first ? first.content.trim().replace(/\s+/g, ' ').slice(0, 80) : 'New chat';
 };
 
-/* A chat as it was kept, or null if it is not one: anything may have written there. */
+/* Returns a kept chat, or null if the stored text is not a chat: other programs may have written it. */
 function readChat(text) {
     let chat = null;
     try {

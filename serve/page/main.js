@@ -1,4 +1,4 @@
-/* main.js - starts the page: asks what the server is, and shows the view that the address names. */
+/* main.js - starts the page: asks the server for its model and methods, and shows the view that the address names. */
 
 function showView() {
     const compare = location.hash === '#compare';
@@ -26,7 +26,7 @@ async function begin() {
     document.documentElement.dataset.ready = 'yes';
 }
 
-/* Begins, or says why not; with a key, it may work later. */
+/* Starts the page, or shows the reason of a failure. It may succeed after the user has entered an API key. */
 function tryToBegin() {
     if (about) return;
     wrong('');

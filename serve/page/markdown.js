@@ -1,6 +1,6 @@
-/* markdown.js - shows Markdown. The library only reads it; the elements are made here, one kind after the other, so
- * that no text of the model becomes HTML. HTML in the text is shown as text, pictures are shown as links, since
- * nothing is loaded from elsewhere, and a link leads only to http, https or mail. */
+/* markdown.js - shows Markdown. The library only parses it. This file makes the elements, kind by kind, so that no
+ * text of the model becomes HTML. HTML appears as text. Pictures appear as links, because the page loads nothing from
+ * elsewhere. Links lead only to http, https or mail. */
 
 const MARKDOWN = typeof marked === 'object' && typeof marked.lexer === 'function';
 const MARKDOWN_MOST = 100000; /* characters; a longer text is shown as it is */
@@ -54,7 +54,7 @@ function listOf(token, depth) {
     return list;
 }
 
-/* Inline parts, by the kind of their token; what is missing here is shown as it was written. */
+/* Inline parts, by the kind of their token. The page shows tokens of other kinds as the model wrote them. */
 const INLINE = {
     text: (token, depth) => token.tokens ? inlines(token.tokens, depth) : [unescapeText(token.text)],
     escape: (token) => [unescapeText(token.text)],
@@ -94,7 +94,7 @@ function blocks(tokens, depth) {
     });
 }
 
-/* Whether the library would take long over a text, or recur deeply. Code within fences is not looked at. */
+/* Returns true if the library would be slow on a text, or recurse deeply. Ignores fenced code. */
 function tooHard(text) {
     const rest = text.replace(/^(```|~~~)[^]*?^\1/gm, '');
     const deep = /^[ \t]*(?:(?:>|[-+*]|\d+[.)])[ \t]*){50}|^[ \t]{100}[ \t]*(?:>|[-+*]|\d+[.)])/m.test(rest);
@@ -110,7 +110,7 @@ function markdownTokens(text) {
     }
 }
 
-/* Shows a text that grows: blocks at the front that have not changed keep their elements, with the user's selection. */
+/* Shows a growing text. Unchanged blocks at the front keep their elements, and so the user's selection. */
 function showMarkdown(box, text, whole = true) {
     const began = performance.now();
     const tokens = box.slow && !whole ? null : markdownTokens(text);

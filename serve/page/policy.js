@@ -1,7 +1,8 @@
-/* policy.js - the form for a policy: any text that --kv takes, a list of methods that writes it, and a slider for its
- * budget. Beside the slider stands what the cache will hold, which the server computes before anything is sent. */
+/* policy.js - the form for a policy: a field for any text that --kv takes, a list of methods that fills this field,
+ * and a slider for the budget. Before the user sends a message, the server forecasts the bytes of the cache. The form
+ * shows the forecast beside the slider. */
 
-/* The methods of a policy, as {name, budget: its text or null}. What a policy may contain, the server decides. */
+/* The methods of a policy, as {name, budget: its text or null}. The server decides what a policy may contain. */
 function parsePolicy(text) {
     return text.split('+').map((part) => {
         const [name, ...rest] = part.split(':');
@@ -13,7 +14,7 @@ function parsePolicy(text) {
 const methodOf = (name) => about.methods.find((method) => method.name === name);
 const hasBudget = (method) => Boolean(method && method.options.some((option) => option.name === 'budget'));
 
-/* Sets the first budget, and every further one that was equal to it. */
+/* Sets the first budget, and every further budget that was equal to the first. */
 function withBudget(text, budget) {
     const first = parsePolicy(text).map((part) => part.budget).find((value) => value !== null);
     if (first !== undefined)

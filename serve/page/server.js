@@ -1,6 +1,6 @@
 /* server.js - requests to the server, and the stream of an answer. */
 
-/* What GET /kvcull says: version, model, kv, context, layers, heads, methods. */
+/* The answer to GET /kvcull: version, model, kv, context, layers, heads, methods. */
 let about = null;
 
 async function request(path, body, signal) {
@@ -87,8 +87,8 @@ async function* events(body) {
     }
 }
 
-/* Asks for an answer and calls show() as it arrives. What takes long to show is shown less often, so that the page stays
- * usable. */
+/* Asks for an answer and calls show() as it arrives. If show() is slow, it is called less often, so that the page
+ * stays usable. */
 async function converse(question, answer, signal, show) {
     let timer = 0, spent = 0;
     const draw = () => {
@@ -113,16 +113,17 @@ async function converse(question, answer, signal, show) {
     }
 }
 
-/* A policy as a field of a request. The server's own is left out: it may read files, which no request may name. */
+/* A policy as a field of a request. The server's own policy is left out, because it may read files, and no
+ * request may name files. */
 const policyField = (kv) => kv === about.kv ? {} : {kv};
 
-/* Tokens per second of an answer; 0: unknown. The first token counts to the prompt's time. What arrives at once says
- * nothing. */
+/* Tokens per second of an answer; 0: unknown. The time to the first token belongs to the prompt. If all tokens arrive
+ * at once, the speed is unknown. */
 const speed = (answer) => answer.pieces.length > 1 && answer.last > answer.first + 20 ?
     (answer.pieces.length - 1) / ((answer.last - answer.first) / 1000) :
     0;
 
-/* A sign that the prompt is read, with as much of it as the server reports. */
+/* Says that the model is reading the prompt, with the progress that the server reports. */
 function progressSign(answer) {
     const {total, processed} = answer.progress || {};
     const text =

@@ -38,7 +38,7 @@ function seconds(milliseconds) {
 
 const newSeed = () => Math.floor(Math.random() * 2 ** 31);
 
-/* Calls `action` once there were no further calls for a moment. */
+/* Returns a function that calls `action` after a short time without further calls. */
 function later(action, milliseconds = 200) {
     let timer = 0;
     return () => {
@@ -65,8 +65,8 @@ async function copy(text, from) {
     setTimeout(() => { from.textContent = before; }, 1500);
 }
 
-/* Whether the end of the conversation is in sight, above the field for messages; then it should stay so while it
- * grows. */
+/* Returns true if the end of the conversation is visible above the message field. Then it should stay visible while the
+ * conversation grows. */
 const inSight = (end) => end.getBoundingClientRect().top <= byId('form').getBoundingClientRect().top + 40;
 
 /* Copies a template's content into a box, and returns the parts with the given classes by name. */
