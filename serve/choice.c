@@ -170,7 +170,8 @@ enum kvc_status serve_choice_echo(struct serve_choice *choice, struct kvc_error 
     return status;
 }
 
-/* Returns the bytes of text that no stop text and no further byte of a character can change. */
+/* Returns the number of bytes of text that are final: neither a stop text nor the rest of a character can change
+ * them. */
 static size_t ready(const struct serve_choice *choice) {
     const struct serve_text *text = &choice->text;
     const size_t bytes = text->bytes;

@@ -7,7 +7,7 @@
 #include "serve/serve.h"
 
 /* How a family writes calls. With `head`, a call is this text, the function's name, `middle` and the arguments.
- * Without, it is an object whose members have the names name, arguments and, before them, id. */
+ * Without `head`, a call is an object, and `id`, `name` and `arguments` are the names of its members in this order. */
 static const struct form {
     const char *sign; /* in a prompt of the family */
     const char *before, *between, *after, *head, *middle, *name, *arguments, *id;
@@ -49,7 +49,7 @@ static json_t *moved(const json_t *schema, const char *path) {
     return copy;
 }
 
-/* Returns the schema of a function's arguments, which will be at `path`. */
+/* Returns the schema of a function's arguments. The schema will be at `path`. */
 static json_t *arguments_schema(const json_t *function, const char *path) {
     const json_t *parameters = json_object_get(function, "parameters");
     json_t *schema = json_object_size(parameters) > 0 ? moved(parameters, path) : json_object();
@@ -109,11 +109,11 @@ static void add_rendered(const struct serve_request *request, const struct kvc_c
         if (made.marks[i])
             made.text[i] = ' ';
     serve_text_add(out, made.text, made.bytes);
-    free(made.text); /* and the marks with it */
+    free(made.text); /* frees the marks, too */
 }
 
-/* Returns the form of calls. It follows from the template, not from the conversation: from what the template writes
- * before a first message, and from how it writes an earlier call. NULL: no memory. */
+/* Returns the form of calls, or NULL if there is no memory. The form depends on the template, not on the conversation:
+ * on the text that the template writes before a first message, and on the form of an earlier call. */
 static const struct form *form_of(const struct serve_request *request, const struct kvc_chat_options *options) {
     static const char greeting[] = "[{\"role\":\"user\",\"content\":\"hello\"}]";
     const struct form *form = forms;

@@ -1,4 +1,5 @@
-/* forecast.c - POST /kvcull/forecast: what policies would hold after a prompt and an answer, without computing them. */
+/* forecast.c - POST /kvcull/forecast: the bytes that policies would hold after a prompt and an answer. The model does
+ * not run. */
 #include <string.h>
 
 #include "serve/http.h"
@@ -11,8 +12,8 @@ struct forecast { /* what all policies of the request share */
     uint64_t full;           /* bytes that `full` would hold */
 };
 
-/* Returns the tokens that a session has computed at the end of the answer: it never computes the answer's last token.
- */
+/* Returns how many tokens a session has computed at the end of the answer. The session never computes the answer's last
+ * token. */
 static uint64_t steps(const struct forecast *forecast) { return forecast->answer - (forecast->answer > 0); }
 
 static bool put_forecast(struct serve_text *text, const struct forecast *forecast, const char *spec, const char *field,
@@ -57,7 +58,7 @@ static bool put_forecasts(struct serve_text *text, const struct forecast *foreca
         if (!json_is_string(spec))
             return serve_refuse(error, 400, SERVE_INVALID, "kvs", NULL, "kvs: each policy must be a text");
         serve_text_put(text, i ? "," : "");
-        /* A wrong policy among others, as a budget that is too small for a window, does not spoil the others. */
+        /* If one policy is wrong, such as a budget that is too small for a window, the others still get forecasts. */
         if (!put_forecast(text, forecast, json_string_value(spec), "kvs", error))
             put_refused(text, json_string_value(spec), error);
     }
@@ -65,7 +66,7 @@ static bool put_forecasts(struct serve_text *text, const struct forecast *foreca
     return true;
 }
 
-/* Counts the prompt's tokens: it is given as their number, as messages, or as one text or array of token ids. */
+/* Counts the prompt's tokens. The request gives their number, messages, one text, or one array of token ids. */
 static bool count_prompt(struct serve_request *request, uint64_t *tokens, struct serve_error *error) {
     const struct serve_values *values = &request->values;
     const int given = (values->prompt_tokens >= 0) + (values->messages != NULL) + (values->prompt != NULL);

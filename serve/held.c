@@ -13,7 +13,7 @@ enum {
 
 struct look {
     const struct serve_choice *choice;
-    size_t tokens;      /* that the session has computed */
+    size_t tokens;      /* tokens that the session has computed */
     uint32_t *counts;   /* [tokens]: lists that hold each token */
     uint32_t *own;      /* [tokens]: the same for one layer */
     int32_t *positions; /* [tokens]: scratch memory */
@@ -38,7 +38,7 @@ static uint32_t count_layer(const struct look *look, uint32_t layer) {
     return heads;
 }
 
-/* Returns '0' if none of the lists holds a token, '9' if all do, and a digit between them for a part. */
+/* Returns '0' if none of the lists holds a token, '9' if all of them do, and otherwise a digit between. */
 static char cell(uint32_t count, uint32_t lists) {
     if (count == 0 || count >= lists)
         return count == 0 ? '0' : '9';
@@ -101,7 +101,7 @@ static void held_look(struct serve_choice *choice, size_t tokens, bool held, boo
             keep_held(choice, &look);
         if (values->return_lost)
             keep_lost(choice, &look);
-        if (choice->lost_count == tokens) { /* not after a lack of memory */
+        if (choice->lost_count == tokens) { /* false after an allocation has failed */
             choice->cells = look.cells;
             look.cells = NULL;
         }

@@ -62,7 +62,7 @@ bool serve_wants_rows(const struct serve_request *request);
 /* Appends an event to a stream's unread output. Returns false if there is no room for it. */
 bool serve_put(struct serve_loop *loop, struct serve_request *request, const struct serve_text *event);
 /* For streams with return_progress: sends how much of the choice's prompt is computed, at most once for each percent.
- * `piece` tokens after those that it has seen are being computed, and `done` of `total` of this work is done. */
+ * The session is computing the next `piece` tokens, and `done` of `total` of this work is done. */
 void serve_progress(struct serve_loop *loop, struct serve_choice *choice, size_t piece, uint64_t done, uint64_t total);
 
 /* slots.c: cached sessions on disk. Warnings go to standard error. serve_slots_save returns false if some could not be

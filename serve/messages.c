@@ -35,8 +35,8 @@ static json_t *content_text(const json_t *content) {
     return value;
 }
 
-/* Templates may read any member of a message. So an unknown name is refused only if it looks like a misspelling, or
- * with --strict. */
+/* Templates may read any member of a message. So the server refuses an unknown name only if it looks like a
+ * misspelling, or with --strict. */
 static bool check_member(const struct serve_request *request, const char *name, struct serve_error *error) {
     static const char *const known[] = {
         "role",        "content", "name",          "tool_calls", "tool_call_id",      "refusal",
@@ -52,8 +52,8 @@ static bool check_member(const struct serve_request *request, const char *name, 
                         clean, meant ? "; did you mean " : "", meant ? meant : "");
 }
 
-/* Gives an earlier answer's thoughts the names under which templates read them: reasoning_content, and in gpt-oss
- * thinking, which its template refuses beside content and calls. */
+/* Gives an earlier answer's thoughts the names under which templates read them: reasoning_content, and thinking for
+ * gpt-oss. The template of gpt-oss refuses a message that has thinking, content and calls. */
 static void share_thoughts(json_t *message) {
     json_t *thoughts = json_object_get(message, "reasoning_content");
     if (!json_is_string(thoughts))

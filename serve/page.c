@@ -1,6 +1,6 @@
 /* page.c - the page at /: a chat, two methods side by side, and the text shaded by what the cache holds. Its sources
- * are in serve/page. The page is one document that loads nothing else, and its policy lets a browser run only scripts
- * that carry the answer's nonce. */
+ * are in serve/page. The page is one document that loads nothing else, and its Content-Security-Policy lets a browser
+ * run only scripts that carry the answer's nonce. */
 #include "serve/page.h"
 
 #include <sys/random.h>

@@ -99,8 +99,8 @@ static void warn_unread(struct serve *serve, const struct serve_values *values,
         cli_warn(serve->command, "the chat template ignores tools, so the model does not see the tools of requests");
 }
 
-/* Renders the messages. Some templates, as that of gpt-oss, fail for a content of null, which the client of OpenAI
- * sends with calls. They get an empty text instead. */
+/* Renders the messages. Some templates, such as that of gpt-oss, fail if the content is null. OpenAI's client sends a
+ * null content with calls. Such templates get an empty text instead. */
 static enum kvc_status render(struct serve_request *request, struct kvc_chat_options *options,
                               struct kvc_error *cause) {
     struct serve_tokens *prompt = &request->prompts[0];

@@ -28,7 +28,7 @@ bool serve_put(struct serve_loop *loop, struct serve_request *request, const str
     return good;
 }
 
-/* Returns the tokens of the prompt that are computed, when `done` of `total` of a piece's work is. */
+/* Returns how many tokens of the prompt are computed when `done` of `total` of a piece's work is done. */
 static size_t processed(const struct serve_choice *choice, size_t piece, uint64_t done, uint64_t total) {
     const double part = total > 0 ? (double)cli_min(done, total) / (double)total : 1;
     return cli_min(choice->seen + (size_t)((double)piece * part), choice->prompt->count);

@@ -72,7 +72,7 @@ static void begin_piece(struct reader_part *part) {
         serve_text_put(&part->blanks, "\n\n");
 }
 
-/* A byte of arguments in a message of gpt-oss. */
+/* Appends a byte of arguments in a message of gpt-oss. */
 static void argument_put(struct serve_reader *reader, char c) {
     const bool muted = reader->call.muted;
     bool before;
@@ -82,7 +82,7 @@ static void argument_put(struct serve_reader *reader, char c) {
     (void)reader_value_put(&reader->call.value, c, &before);
 }
 
-/* A byte of what the answer is writing now. */
+/* Appends a byte to the current part of the answer. */
 static void give(struct serve_reader *reader, char c) {
     const bool first = reader->reasoning.text.bytes == 0;
     if (reader->state == READER_IN_ARGUMENTS)
@@ -130,7 +130,7 @@ static bool is_wanted(const struct serve_reader *reader, const struct reader_mar
 
 enum match { MATCH_NONE, MATCH_PART, MATCH_WHOLE };
 
-/* Compares what is held with the marks that may come now. */
+/* Compares the held bytes with the marks that may come now. */
 static enum match match_held(const struct serve_reader *reader, const struct reader_mark **found) {
     const struct serve_text *held = &reader->held;
     for (const struct reader_mark *mark = reader_marks; mark->text; mark++)
@@ -224,7 +224,7 @@ static void header_put(struct serve_reader *reader, char c) {
     }
 }
 
-/* Ends the arguments that a message has. */
+/* Ends the arguments of a message. */
 static void end_arguments(struct serve_reader *reader) {
     if (reader->state != READER_IN_ARGUMENTS || reader->call.muted)
         return;
@@ -271,7 +271,7 @@ static void on_mark(struct serve_reader *reader, const struct reader_mark *mark)
     reader_clear(&reader->held);
 }
 
-/* Leaves the beginning of the answer, or the blanks after a call, with what is held. It is the beginning of JSON, or
+/* Leaves the beginning of the answer, or the blanks after a call. The held bytes are the beginning of JSON, or
  * content. */
 static void leave_blanks(struct serve_reader *reader) {
     char held[64];
@@ -290,7 +290,7 @@ static void leave_blanks(struct serve_reader *reader) {
         reader_put(reader, held[i]);
 }
 
-/* Reads a byte where marks can come. Bytes of no mark are given on. */
+/* Reads a byte where marks can come. Passes on bytes that belong to no mark. */
 static void scan(struct serve_reader *reader, char c) {
     struct serve_text *held = &reader->held;
     const struct reader_mark *mark = NULL;
@@ -302,7 +302,7 @@ static void scan(struct serve_reader *reader, char c) {
         return;
     }
     if (held->bytes == 0 && reader->state == READER_IN_ARGUMENTS && (reader->call.value.quoted || c != '<')) {
-        argument_put(reader, c); /* marks within strings are none */
+        argument_put(reader, c); /* a mark within a string has no effect */
         return;
     }
     if (!serve_text_add(held, &c, 1))
@@ -316,7 +316,7 @@ static void scan(struct serve_reader *reader, char c) {
         if (match != MATCH_NONE || blanks)
             return;
         const char first = held->data[0];
-        memmove(held->data, held->data + 1, held->bytes--); /* with the NUL */
+        memmove(held->data, held->data + 1, held->bytes--); /* moves the NUL, too */
         give(reader, first);
     }
 }

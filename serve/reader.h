@@ -1,5 +1,5 @@
-/* reader.h - splits an answer, byte by byte, into thoughts, content and calls of functions. What it has read never
- * changes later, so a stream can send it at once. */
+/* reader.h - splits an answer, byte by byte, into thoughts, content and calls of functions. The parts that
+ * it has split off never change later, so a stream can send them at once. */
 #ifndef KVC_SERVE_READER_H
 #define KVC_SERVE_READER_H
 
@@ -7,13 +7,13 @@
 
 #include "serve/text.h"
 
-/* A text that writers of models put around the parts of an answer. */
+/* A mark: a text that models write around a part of an answer. */
 enum reader_kind {
     READER_THINKS = 1,  /* thoughts begin */
     READER_THOUGHT = 2, /* thoughts end */
     READER_CALLS = 4,   /* calls begin */
     READER_CALLED = 8,  /* calls end */
-    READER_FRAME = 16,  /* around the content; never part of it */
+    READER_FRAME = 16,  /* stands around the content, and is never part of it */
     READER_CHANNEL = 32 /* gpt-oss's messages */
 };
 struct reader_mark {
@@ -24,9 +24,9 @@ struct reader_mark {
 extern const struct reader_mark reader_marks[]; /* ends with a NULL text */
 
 struct serve_call {
-    const char *name;            /* the function's, in serve_reader.functions */
-    struct serve_text arguments; /* as the model wrote them; not always valid JSON */
-    bool told;                   /* a stream has announced it */
+    const char *name;            /* the function's name, in serve_reader.functions */
+    struct serve_text arguments; /* as the model wrote them; may be invalid JSON */
+    bool told;                   /* a stream has announced the call */
     size_t sent;                 /* bytes of the arguments that a stream has sent */
 };
 
@@ -37,17 +37,17 @@ struct reader_part {
 };
 
 enum reader_state {
-    READER_BEGIN, /* nothing but blanks so far, or since the thoughts */
+    READER_BEGIN, /* only blanks so far, or since the thoughts */
     READER_IN_THOUGHTS,
     READER_IN_CONTENT,
     READER_IN_CALL, /* in the JSON of calls (reader_call.c) */
     READER_AFTER_CALL,
-    READER_IN_HEADER,   /* of a message of gpt-oss */
-    READER_IN_ARGUMENTS /* in such a message, whose text is the arguments of a call */
+    READER_IN_HEADER,   /* in the header of a message of gpt-oss */
+    READER_IN_ARGUMENTS /* in a message of gpt-oss whose text is the arguments of a call */
 };
 
 enum call_state {
-    CALL_OPEN,    /* before an object, a list of them, or a plain name */
+    CALL_OPEN,    /* before an object, a list of objects, or a plain name */
     CALL_PLAIN,   /* NAME of NAME[ARGS]{...} */
     CALL_BRACKET, /* [ARGS] or [CALL_ID] */
     CALL_ID,      /* ID of NAME[CALL_ID]ID[ARGS]{...} */
@@ -57,7 +57,7 @@ enum call_state {
     CALL_COLON,
     CALL_VALUE,
     CALL_IN_NAME,
-    CALL_IN_VALUE, /* of a member without meaning */
+    CALL_IN_VALUE, /* in the value of an ignored member */
     CALL_IN_ARGUMENTS,
     CALL_IN_QUOTED, /* arguments within a string */
     CALL_NEXT,      /* after a member */
@@ -70,7 +70,7 @@ struct reader_string {
     unsigned digits, code, high; /* digits of \uXXXX still to come; its value; a first surrogate before it */
 };
 
-/* A JSON value whose end is searched. */
+/* The state of the search for the end of a JSON value. */
 struct reader_value {
     size_t depth;
     bool quoted, escaped, scalar;
@@ -78,10 +78,10 @@ struct reader_value {
 
 struct reader_call {
     enum call_state state;
-    bool list, more;  /* within an array; after its first call */
-    bool plain, bare; /* NAME[ARGS]{...}; without a mark before it */
-    bool begun, over; /* it is in serve_reader.calls; its arguments are complete */
-    bool muted;       /* it is read, but not kept */
+    bool list, more;  /* the call is in an array; the array's first call has ended */
+    bool plain, bare; /* the form is NAME[ARGS]{...}; no mark precedes the call */
+    bool begun, over; /* the call is in serve_reader.calls; its arguments are complete */
+    bool muted;       /* the reader parses the call, but does not keep it */
     int key;          /* what the current member means */
     const char *name;
     struct serve_text word, early; /* name in progress; arguments that came before the name */
@@ -91,7 +91,7 @@ struct reader_call {
 
 struct serve_reader {
     /* to be set before the first byte */
-    const json_t *functions; /* an array of those that may be called; NULL: calls are content */
+    const json_t *functions; /* array of the functions that may be called; NULL: calls are content */
     bool channels;           /* the model writes gpt-oss's messages */
     bool thoughts;           /* thoughts are separated from the content */
     bool wordy;              /* sentences can be marks, too */
@@ -107,15 +107,15 @@ struct serve_reader {
     bool thought;                   /* thoughts have ended */
     bool framed;                    /* the content has a frame */
     bool hidden;                    /* gpt-oss: the end of the message is no part of the content */
-    const struct reader_mark *mark; /* that began the thoughts or the last calls; NULL: none */
+    const struct reader_mark *mark; /* the mark that began the thoughts or the last calls; NULL: none */
     struct serve_text held;         /* bytes that may belong to a mark or to a call */
     struct reader_call call;
 };
 
 /* Reads the next bytes of an answer. */
 void serve_reader_read(struct serve_reader *reader, const char *text, size_t bytes);
-/* Ends the answer: what was unfinished becomes content. cut: a limit ended it. Returns true if it has calls and the
- * last one is complete. */
+/* Ends the answer: held text becomes content. cut: a limit ended the answer. Returns true if the answer has calls and
+ * the last call is complete. */
 bool serve_reader_end(struct serve_reader *reader, bool cut);
 void serve_reader_free(struct serve_reader *reader);
 /* Returns true if the name of this control token matters to the reader. */
@@ -133,20 +133,21 @@ static inline void reader_clear(struct serve_text *text) {
 }
 void reader_put(struct serve_reader *reader, char c);     /* the next byte */
 void reader_content(struct serve_reader *reader, char c); /* a byte of content */
-void reader_release(struct serve_reader *reader);         /* what was held is content */
-/* Returns the function's name, as it lasts, or NULL. */
+void reader_release(struct serve_reader *reader);         /* the held bytes are content */
+/* Returns the name as stored in serve_reader.functions, or NULL if no function has this name. */
 const char *reader_function(const struct serve_reader *reader, const char *name);
 /* Begins a list of calls in the state after its mark. bare: no mark came before it. */
 void reader_call_open(struct serve_reader *reader, bool bare);
 /* Reads a byte of calls. Returns false if the byte does not belong to them. */
 bool reader_call_put(struct serve_reader *reader, char c);
-/* Adds a call without arguments yet. */
-/* Returns true between two calls of a list, where bytes belong to neither. */
+/* Returns true between two calls of a list, where bytes belong to neither call. */
 bool reader_call_between(const struct serve_reader *reader);
+/* Adds a call that has no arguments yet. */
 void reader_call_begin(struct serve_reader *reader, const char *name);
-void reader_arguments(struct serve_reader *reader, const char *text, size_t bytes); /* of the last call */
-/* Reads a byte of a JSON value, from its first one on. Returns true if the value ends with this byte, or before it
- * (*before), which can be for numbers and words. */
+/* Appends text [bytes] to the arguments of the last call. */
+void reader_arguments(struct serve_reader *reader, const char *text, size_t bytes);
+/* Reads the next byte of a JSON value. Returns true if the value ends with this byte, or has ended before it. In the
+ * second case, which occurs with numbers and words, *before is true. */
 bool reader_value_put(struct reader_value *value, char c, bool *before);
 
 #endif

@@ -1,8 +1,8 @@
 /* reader_call.c - reads the JSON of calls: objects with a name and arguments, alone or in an array, and
  * NAME[ARGS]{...}.
  *
- * A call begins as soon as its name is known and its arguments have begun. Until then its bytes are held, and they are
- * content if it turns out to be no call. */
+ * A call begins as soon as its name is known and its arguments have begun. Until then the reader holds
+ * its bytes. If the bytes turn out not to be a call, they become content. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,7 +80,7 @@ static int end_code(struct reader_string *string, char *out) {
     return is_high ? lost : lost + encode(is_low ? 0xfffd : code, out + lost);
 }
 
-/* Reads a digit of \uXXXX. With another byte the escape ends as U+FFFD. */
+/* Reads a digit of \uXXXX. If the byte is no digit, the escape ends as U+FFFD. */
 static int decode_digit(struct reader_string *string, char c, char *out) {
     static const char digits[] = "0123456789abcdefABCDEF";
     const char *digit = c ? strchr(digits, c) : NULL;
@@ -172,7 +172,7 @@ static void call_add(struct serve_reader *reader, const char *text, size_t bytes
         serve_text_add(&reader->call.early, text, bytes);
 }
 
-/* Ends an object. Returns false if it was no call. */
+/* Ends an object. Returns false if the object was no call. */
 static bool call_end(struct serve_reader *reader) {
     struct reader_call *call = &reader->call;
     call_begin(reader);
@@ -216,7 +216,7 @@ static void begin_value(struct reader_call *call, enum call_state state) {
     call->value = (struct reader_value){0};
 }
 
-/* Adds a byte of a name. Returns false if it cannot be one. */
+/* Adds a byte to a name. Returns false if a name cannot contain it. */
 static bool add_word(struct reader_call *call, char c) {
     return c && call->word.bytes < WORD_MOST && serve_text_add(&call->word, &c, 1);
 }
@@ -296,7 +296,7 @@ static bool value_put(struct serve_reader *reader, char c) {
     return reader_call_put(reader, c);
 }
 
-/* Ends a member's name. A name or arguments that come again have no meaning. */
+/* Ends a member's name. A second name or second arguments are ignored. */
 static bool end_key(struct reader_call *call) {
     call->key = KEY_NONE;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

@@ -71,9 +71,9 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     struct serve_record *records; /* [record_count]: tokens of the echoed prompt, then of the answer */
     size_t record_count, record_capacity, records_sent, tokens_sent;
     struct serve_text text;
-    size_t text_ready, text_sent; /* bytes that cannot change any more; bytes sent */
+    size_t text_ready, text_sent; /* final bytes; bytes sent */
     size_t echoed, offset;        /* bytes of the echoed prompt; characters of the records sent */
-    struct serve_reader reader;   /* of a chat: the parts of the text up to text_ready */
+    struct serve_reader reader;   /* for a chat: splits the text up to text_ready into parts */
     bool first;                   /* the text is empty so far */
     bool said;                    /* a stream's first chunk, which has the role, has been sent */
     const char *finish;           /* "stop", "length", "tool_calls" */
@@ -112,11 +112,11 @@ struct serve_request {
     struct serve_values values; /* JSON pointers are NULL after preparation, except stop, which holds a reference */
     struct kvc_bias *biases;    /* [bias_count] */
     size_t bias_count;
-    struct kvc_grammar *grammar;    /* that the answers match; NULL: any text */
-    json_t *functions;              /* that the model may call (tools.c); NULL: none */
-    bool forced, named;             /* the answers must be calls; of one function */
-    bool channels, thoughts, wordy; /* of the answers' readers */
-    const char *opening;            /* what the answers' readers read first; NULL: nothing */
+    struct kvc_grammar *grammar;    /* grammar of the answers; NULL: any text */
+    json_t *functions;              /* functions that the model may call (tools.c); NULL: none */
+    bool forced, named;             /* the answers must be calls; all calls must be of one function */
+    bool channels, thoughts, wordy; /* copied to the answers' readers */
+    const char *opening;            /* text that the answers' readers read first; NULL: none */
     char *spec;                     /* policy string */
     unsigned stages;                /* stages of the policy */
     struct serve_tokens *prompts;
@@ -248,7 +248,7 @@ bool serve_body_bounded(const char *text, size_t bytes, struct serve_error *erro
 /* answer.c: the JSON of answers. */
 void serve_error_json(struct serve_text *text, const struct serve_error *error);
 void serve_answer_json(struct serve_text *text, const struct serve_request *request); /* writes a complete answer */
-void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice);        /* appends events: what is new */
+void serve_answer_chunk(struct serve_text *text, struct serve_choice *choice); /* appends events with the new text */
 /* Appends an event that says that `tokens` tokens of the prompt are computed after `seconds`. */
 void serve_answer_progress(struct serve_text *text, const struct serve_choice *choice, size_t tokens, double seconds);
 void serve_answer_end(struct serve_text *text, const struct serve_request *request); /* appends the end of a stream */
@@ -256,8 +256,8 @@ void serve_model_json(struct serve_text *text, const struct serve *serve);
 
 /* message.c: the message of a chat's answer. */
 void serve_message_put(struct serve_text *text, const struct serve_choice *choice);
-bool serve_message_news(const struct serve_choice *choice);                     /* some of it has not been sent */
-void serve_message_delta(struct serve_text *text, struct serve_choice *choice); /* the next part of it */
+bool serve_message_news(const struct serve_choice *choice);                     /* true: a part is not sent yet */
+void serve_message_delta(struct serve_text *text, struct serve_choice *choice); /* appends its next part */
 
 /* choice.c: converts tokens to text. */
 enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_error *error); /* opens its sampler */
@@ -273,9 +273,9 @@ const char *serve_choice_end(struct serve_choice *choice, const char *why);
 void serve_choice_free(struct serve_choice *choice);
 
 /* held.c, for requests with return_held or return_lost */
-/* Records what the session holds now. To be called after each token of the answer, and at its end with last true. */
+/* Records which tokens the session holds. Call it after each token of the answer, and with last true at its end. */
 void serve_held_look(struct serve_choice *choice, bool last);
-/* Records what it has lost after a chunk of the prompt, of which it has computed `tokens` tokens. */
+/* Records which tokens the session has lost, after a chunk of the prompt. It has computed `tokens` tokens so far. */
 void serve_held_chunk(struct serve_choice *choice, size_t tokens);
 void serve_held_put(struct serve_text *text, struct serve_choice *choice);
 
