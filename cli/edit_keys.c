@@ -24,7 +24,7 @@ static void keys_draw(struct editor *editor) {
 }
 
 /* Waits until a byte can be read, at most `wait` milliseconds (-1: for ever). Returns poll's result. A signal that
- * arrives just before the wait ends it, too. */
+ * arrives just before the wait also ends the wait. */
 static int wait_for_byte(struct editor *editor, int wait) {
     const struct timespec time = {wait / 1000, wait % 1000 * 1000000L};
     struct pollfd terminal = {.fd = 0, .events = POLLIN};
@@ -116,7 +116,7 @@ static void list_names(struct editor *editor) {
     fputs("\r\n", stderr);
 }
 
-/* Completes a command's name at the begin of the text. */
+/* Completes a command's name at the beginning of the text. */
 static void complete(struct editor *editor) {
     struct edit_text *text = &editor->text;
     const char *any = NULL;

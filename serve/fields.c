@@ -95,7 +95,7 @@ static const struct field fields[] = {
      "{\"name\"}}: "
      "a call of this function"},
     {"parallel_tool_calls", FLAG, H, AT(parallel_tool_calls), 0, 0, 1, "true",
-     "false: an answer has at most one call; of several that the model decides on, the first"},
+     "false: an answer has at most one call; if the model decides on several, the first call counts"},
     {"response_format", JSON, C | H, AT(response_format), 0, 0, 0, "any text",
      "the answer's form: {\"type\": \"json_object\"}: a JSON object; {\"type\": \"json_schema\", \"json_schema\": "
      "{\"schema\": ...}}: JSON that is valid under the schema; {\"type\": \"text\"}: any text"},
@@ -119,8 +119,9 @@ static const struct field fields[] = {
      "adds held to each choice: for each token of prompt and answer, the percentage of the cache's lists that hold "
      "it; prompt_pieces and pieces are the tokens' texts"},
     {"return_lost", FLAG, C | H, AT(return_lost), 0, 0, 0, "false",
-     "adds lost to each choice at its end: for each token 0, or after how many tokens no list of the cache held it any "
-     "more; layers says which part of each layer's lists hold it"},
+     "adds lost to each choice at its end: for each token 0, or the number of computed tokens when no list of the "
+     "cache "
+     "held it any more; layers says which part of each layer's lists hold it"},
     {"return_progress", FLAG, C | H, AT(return_progress), 0, 0, 0, "false",
      "in a stream, adds chunks with prompt_progress while the prompt is computed: total, cache (taken from a cached "
      "session) and processed count tokens; time_ms"},

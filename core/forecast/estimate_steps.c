@@ -221,7 +221,7 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
             layer->touched = layer->touched || thinned(e, l, whole, steps, first);
         }
         const bool grows_again = layer->members || (layer->lists[0] && layer->lists[1]) || kvc_estimator_window(e, l);
-        if (layer->touched && grows_again) /* some lists grow after others, or they themselves, were thinned */
+        if (layer->touched && grows_again) /* some lists grow after they or other lists were thinned */
             kvc_ledger_order(ledger, l);
     }
     grow_all(e, first, true);

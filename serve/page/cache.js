@@ -174,7 +174,7 @@ class CacheView {
         this.parts.look.replaceChildren(...lines);
     }
 
-    /* Shows one cell for each layer, shaded by the share of the layer's lists that hold it, and says the same in words. */
+    /* Shows a cell for each layer, shaded by the share of the layer's lists that hold it, and says the same in words. */
     layerStrip(levels) {
         const cells = levels.map((level) => {
             const cell = make('i');

@@ -1,7 +1,7 @@
 #!/bin/sh
 # embed.sh HTML CSS MARKDOWN JS... - prints a C file with the page in pieces. MARKDOWN is a JavaScript library, or
-# empty. In HTML, a line @style@ stands for CSS, and a line @scripts@ for the scripts. @nonce@ stands for a value that the
-# server draws for each answer. In the C file @nonce@ becomes a null pointer.
+# empty. In HTML, a line @style@ stands for CSS, and a line @scripts@ for the scripts. @nonce@ stands for a value that
+# the server draws for each answer. In the C file @nonce@ becomes a null pointer.
 set -eu
 LC_ALL=C
 export LC_ALL
