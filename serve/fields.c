@@ -120,8 +120,7 @@ static const struct field fields[] = {
      "it; prompt_pieces and pieces are the tokens' texts"},
     {"return_lost", FLAG, C | H, AT(return_lost), 0, 0, 0, "false",
      "adds lost to each choice at its end: for each token 0, or the number of computed tokens when no list of the "
-     "cache "
-     "held it any more; layers says which part of each layer's lists hold it"},
+     "cache held it any more; layers says which part of each layer's lists hold it"},
     {"return_progress", FLAG, C | H, AT(return_progress), 0, 0, 0, "false",
      "in a stream, adds chunks with prompt_progress while the prompt is computed: total, cache (taken from a cached "
      "session) and processed count tokens; time_ms"},

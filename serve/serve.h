@@ -79,7 +79,7 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     const char *finish;           /* "stop", "length", "tool_calls" */
     unsigned char *held;          /* [held_count]: for each token, the percentage of lists that hold it */
     size_t held_count;
-    uint32_t *lost; /* [lost_count]: for each token 0, or the session's tokens when no list held it any more */
+    uint32_t *lost; /* [lost_count]: for each token 0, or the number of computed tokens when no list held it */
     char *cells;    /* [layers, lost_count + 1]: for each layer a text that says which part of its lists hold a token */
     size_t lost_count;
     bool held_news; /* `held` has changed since it was last sent */
@@ -237,14 +237,15 @@ bool serve_tools_read(struct serve_request *request, struct serve_error *error);
 bool serve_tools_unwrap(json_t *message);
 /* force.c: opens the grammar of calls that are required. On failure, returns false and sets error. */
 bool serve_force(struct serve_request *request, const struct kvc_chat_options *options, struct serve_error *error);
-/* begin.c: finds out from a chat's prompt how its answers begin, and ends thoughts that the prompt opens if a grammar
- * leaves no room for them. `variables`: those of the template. On failure, returns false and sets error. */
+/* begin.c: finds out from a chat's prompt how its answers begin. If the prompt opens thoughts and a grammar leaves no
+ * room for them, closes them in the prompt. `variables`: the template's variables. On failure, returns false and sets
+ * error. */
 bool serve_begin(struct serve_request *request, const struct kvc_chat_options *options, const json_t *variables,
                  struct serve_error *error);
 void serve_begin_reader(struct serve_choice *choice);
 /* body.c: parses JSON within limits. On failure, returns NULL and sets error. */
 json_t *serve_body(const char *text, size_t bytes, struct serve_error *error);
-bool serve_body_bounded(const char *text, size_t bytes, struct serve_error *error); /* only the limits */
+bool serve_body_bounded(const char *text, size_t bytes, struct serve_error *error); /* checks only the limits */
 /* answer.c: the JSON of answers. */
 void serve_error_json(struct serve_text *text, const struct serve_error *error);
 void serve_answer_json(struct serve_text *text, const struct serve_request *request); /* writes a complete answer */
@@ -261,7 +262,7 @@ void serve_message_delta(struct serve_text *text, struct serve_choice *choice); 
 
 /* choice.c: converts tokens to text. */
 enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_error *error); /* opens its sampler */
-/* Gives the request's grammar to the sampler. To be called when the prompt is computed and echoed. */
+/* Gives the request's grammar to the sampler. Call it when the prompt is computed and echoed. */
 enum kvc_status serve_choice_begin(struct serve_choice *choice, struct kvc_error *error);
 enum kvc_status serve_choice_token(struct serve_choice *choice, int32_t token, const float *logits, bool *stopped,
                                    struct kvc_error *error);
