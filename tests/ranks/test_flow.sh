@@ -25,7 +25,9 @@ flows 4
 # shellcheck disable=SC2046
 set -- eval needle_demo -m "$demo" --raw --length 120 --chunk 16 --samples 1 --question seen --threads 1 -q \
     $(for budget in 16 20 24 28 32 36 40 44 48 52 56 60; do printf ' --kv quest:budget=%s' $budget; done) --kv full
-answers() { sed 's/,"prompt_us.*//' "$1"; }
+# Without times, and without peaks: ranks reach theirs at different times, so that their sum may be above the peak of one
+# process.
+answers() { sed 's/,"peak_bytes":[0-9]*//; s/,"prompt_us.*//' "$1"; }
 ok "$@" --out "$work/answers"
 that 'a batch of 13' [ "$(answers "$work/answers" | wc -l)" -ge 13 ]
 grouped() { # RANKS
