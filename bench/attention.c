@@ -22,7 +22,7 @@ static void cache_row(struct kvc_measure *m, const struct cache *c, uint32_t row
     struct kvc_attention a = kvc_measure_make_attention(m, &segment, c->heads, n);
     a.scoring.integers = c->integers;
     const uint64_t seen = (uint64_t)rows * n - (uint64_t)rows * (rows - 1) / 2;
-    kvc_measure_counts(m, 2ull * c->kv_heads * n * lists->format.row_bytes, 4 * seen * c->heads * c->d,
+    kvc_measure_counts(m, (uint64_t)c->kv_heads * n * kvc_entry_bytes(&lists->format), 4 * seen * c->heads * c->d,
                        "%s%s, %u/%u heads x %u, %u row%s, %u entries%s", kvc_type_name(c->type),
                        c->integers ? " as integers" : "", (unsigned)c->heads, (unsigned)c->kv_heads, (unsigned)c->d,
                        (unsigned)rows, rows == 1 ? "" : "s", (unsigned)n, c->permuted ? ", permuted" : "");

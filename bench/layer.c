@@ -43,7 +43,7 @@ static void attention(struct kvc_measure *m, uint32_t variant) {
         all += counts[h] = (uint32_t)((uint64_t)m->settings.entries * quarters[h] / 4);
     if (m->status == KVC_OK)
         m->ops->upload(m->device, (struct kvc_span){lists->count, 0}, counts, sizeof counts);
-    kvc_measure_counts(m, 2 * all * lists->format.row_bytes + 2ull * H * D * 4,
+    kvc_measure_counts(m, all * kvc_entry_bytes(&lists->format) + 2ull * H * D * 4,
                        all * MEASURE_GROUP * (4 * D + MEASURE_EXP), "f16, 1 row, heads of %u to %u entries",
                        (unsigned)counts[0], (unsigned)counts[1]);
     while (kvc_measure_again(m))

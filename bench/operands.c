@@ -181,7 +181,7 @@ struct kvc_lists *kvc_measure_lists(struct kvc_measure *m, enum kvc_type type, u
     memset(lists, 0, sizeof *lists);
     lists->kv_heads = m->kv_heads;
     lists->columns = columns;
-    lists->format = (struct kvc_entry_format){type, m->head_size, kvc_entry_row_bytes(type, m->head_size)};
+    lists->format = kvc_entry_format(kvc_entry_types(type), m->head_size);
     lists->host_base = base;
     lists->base = kvc_measure_put(m, base, (m->kv_heads + 1) * sizeof *base).buffer;
     lists->count = kvc_measure_space(m, m->kv_heads * sizeof *base).buffer;

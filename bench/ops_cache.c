@@ -16,7 +16,7 @@ KVC_MEASURE(append, 3, variant) {
     const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
     if (m->status == KVC_OK)
         m->ops->identity(m->device, &(struct kvc_identity){.lists = lists});
-    kvc_measure_counts(m, 2ull * n * 4 + 2ull * rows * MEASURE_KV_HEADS * lists->format.row_bytes, 0, "%s, %u rows",
+    kvc_measure_counts(m, 2ull * n * 4 + (uint64_t)rows * MEASURE_KV_HEADS * kvc_entry_bytes(&lists->format), 0, "%s, %u rows",
                        kvc_type_name(types[variant]), (unsigned)rows);
     m->row.calls = 2;
     while (kvc_measure_again(m)) {
@@ -50,7 +50,7 @@ KVC_MEASURE(attention, 5, variant) {
         .lists = lists, .reads = cases[variant].read ? &reads : NULL, .rows = rows, .stored = rows};
     struct kvc_attention a = kvc_measure_make_attention(m, &segment, MEASURE_HEADS, MEASURE_ENTRIES);
     a.maximum = a.sum = (struct kvc_span){NULL, 0};
-    kvc_measure_counts(m, 2ull * n * MEASURE_KV_HEADS * lists->format.row_bytes + 2 * values * 4,
+    kvc_measure_counts(m, (uint64_t)n * MEASURE_KV_HEADS * kvc_entry_bytes(&lists->format) + 2 * values * 4,
                        (uint64_t)rows * MEASURE_HEADS * n * (4 * MEASURE_HEAD_SIZE + MEASURE_EXP),
                        "%s, %u row%s, %u entries", kvc_type_name(type), (unsigned)rows, rows == 1 ? "" : "s",
                        (unsigned)n);
@@ -120,7 +120,7 @@ KVC_MEASURE(relayout, 1, variant) {
     into.arena = from->arena;
     if (m->status == KVC_OK)
         m->ops->evict(m->device, &(struct kvc_evict){.lists = from, .kept = &kept});
-    kvc_measure_counts(m, 2ull * left * MEASURE_KV_HEADS * (3 * from->format.row_bytes / 2 + 16), 0,
+    kvc_measure_counts(m, 2ull * left * MEASURE_KV_HEADS * (3 * from->format.key.bytes / 2 + 16), 0,
                        "%u entries into %u slots", (unsigned)left, (unsigned)left);
     while (kvc_measure_again(m))
         m->ops->relayout(m->device, &(struct kvc_relayout){.dst = &into, .src = from});

@@ -91,6 +91,15 @@ KVC_MEASURE(scale, 1, variant) {
         m->ops->scale(m->device, &(struct kvc_scale){.y = y, .x = x, .factor = 0.25f, .n = VALUES});
 }
 
+KVC_MEASURE(hadamard, 1, variant) {
+    const struct kvc_span x = kvc_measure_values(m, VALUES);
+    const uint32_t heads = VALUES / MEASURE_HEAD_SIZE;
+    (void)variant;
+    kvc_measure_counts(m, 2ull * VALUES * 4, 8ull * VALUES, "%u vectors of %d", heads, MEASURE_HEAD_SIZE);
+    while (kvc_measure_again(m))
+        m->ops->hadamard(m->device, &(struct kvc_hadamard){.x = x, .heads = heads, .d = MEASURE_HEAD_SIZE});
+}
+
 KVC_MEASURE(repeat_heads, 1, variant) {
     const size_t n = VALUES / MEASURE_GROUP;
     const struct kvc_span x = kvc_measure_values(m, n), y = kvc_measure_space(m, VALUES * 4);

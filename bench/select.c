@@ -15,7 +15,7 @@ static const struct kvc_span none = {NULL, 0};
 /* Makes the pages of lists whose heads have `entries` entries. */
 static struct kvc_pages make_pages(struct kvc_measure *m, struct kvc_lists *lists, uint32_t entries, uint32_t page,
                                    bool low) {
-    const enum kvc_type type = lists->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
+    const enum kvc_type type = lists->format.key.type == KVC_F16 ? KVC_F16 : KVC_F32;
     const uint32_t stride = (uint32_t)kvc_round_up(entries / page + 1, 64) + 64;
     const size_t bytes = (size_t)m->kv_heads * m->head_size * stride * (type == KVC_F16 ? 2 : 4);
     struct kvc_pages pages = {page, stride, type, NULL, kvc_measure_space(m, bytes).buffer};

@@ -35,6 +35,7 @@ enum cli_kind {
     CLI_COUNTS, /* struct cli_counts, a list such as 1,8,32 of numbers in minimum..maximum */
     CLI_BYTES,  /* uint64_t, given as 8G, 512M or 1000000 */
     CLI_TYPE,   /* enum kvc_type, one of choices ("f32|f16|q8_0"); NULL: any weight type */
+    CLI_ENTRIES, /* struct kvc_entry_types, one of the types in choices, or k=TYPE,v=TYPE */
     CLI_CHOICE  /* const char *, one of choices */
 };
 
@@ -48,6 +49,14 @@ struct cli_option {
     double minimum, maximum;
     const char *choices; /* separated by '|' */
 };
+
+/* The option --kv-type with its target. tests/cli/test_parts.c compares the choices with the library's types. */
+#define CLI_KV_CHOICES "f32|f16|bf16|q8_0|q4_0|q4_1|iq4_nl|q4h|q5h|q6h|k=q8_0,v=q4h"
+#define CLI_KV_TYPE(target)                                                                                            \
+    {                                                                                                                  \
+        CLI_ENTRIES, 0, "kv-type", "TYPE", "type of keys and values; k=TYPE,v=TYPE gives each its own", target, 0, 0,  \
+            CLI_KV_CHOICES                                                                                             \
+    }
 
 struct cli_texts {
     struct cli_given {
@@ -139,7 +148,7 @@ struct cli_common {
     const char *ranks, *share; /* cli/ranks.c reads these and rank_timeout before the other options */
     int64_t rank_timeout;
     const char *trace, *trace_values;
-    enum kvc_type cache_type;
+    struct kvc_entry_types cache_type;
     bool json, quiet;
     bool alone; /* ignore --ranks: the engine belongs to this process only */
 };
@@ -191,7 +200,7 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
         CLI_RANKS_OPTION(c), CLI_TRACE_OPTIONS(c)
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
-        {CLI_TYPE, 0, "kv-type", "TYPE", "type of the cache entries", &(c)->cache_type, 0, 0, "f32|f16|q8_0"},        \
+        CLI_KV_TYPE(&(c)->cache_type),                                                                                 \
         {CLI_INT, 'c', "ctx", "N",                                                                                    \
          "maximum tokens of context; 0: no limit (with a warning past the trained length). If N exceeds the original " \
          "length of a longrope model, which `kvcull info` shows, the model uses its long factors",                    \

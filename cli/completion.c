@@ -15,6 +15,7 @@ static const char *kind_name(enum cli_kind kind) {
     case CLI_BYTES:
         return "size";
     case CLI_TYPE:
+    case CLI_ENTRIES:
     case CLI_CHOICE:
         return "choice";
     default:

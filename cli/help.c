@@ -37,6 +37,9 @@ static bool defaults(const struct cli_option *option, char text[64]) {
             KVC_TYPES) /* for other values, the help text itself explains the default */
             snprintf(text, 64, "%s", kvc_type_name(*(const enum kvc_type *)option->target));
         break;
+    case CLI_ENTRIES:
+        kvc_entry_types_name(*(const struct kvc_entry_types *)option->target, text);
+        break;
     default:
         break;
     }

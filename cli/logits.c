@@ -240,7 +240,7 @@ int kvc_cli_logits(const struct cli_command *command, int argc, char **argv) {
     int status;
 
     cli_common_defaults(&a.common);
-    a.common.cache_type = KVC_F32;
+    a.common.cache_type = kvc_entry_types(KVC_F32);
     status = cli_parse(command, options, argc, argv, NULL);
     if (status != CLI_GO)
         return status;

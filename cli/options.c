@@ -233,6 +233,8 @@ static int set(const struct cli_command *command, const struct cli_option *optio
             (option->choices && !among(kvc_type_name(*(enum kvc_type *)option->target), option->choices)))
             return no_choice(command, option, name, text);
         return CLI_GO;
+    case CLI_ENTRIES:
+        return kvc_entry_types_from_name(text, option->target) ? CLI_GO : no_choice(command, option, name, text);
     case CLI_CHOICE:
         if (!among(text, option->choices))
             return no_choice(command, option, name, text);

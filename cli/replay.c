@@ -439,7 +439,7 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "seed", "S", "seed of policies that draw random numbers", &a.seed, 0, 9007199254740992.0, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
         {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},
-        {CLI_TYPE, 0, "kv-type", "TYPE", "type of the cache entries", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
+        CLI_KV_TYPE(&a.common.cache_type),
         {CLI_INT, 0, "chunk", "N", "rows of a prompt computed at once. Does not change results", &a.common.chunk, 1,
          65536, NULL},
         {CLI_FLAG, 'q', "quiet", NULL, "no progress and no summary", &a.common.quiet, 0, 0, NULL},
@@ -452,7 +452,7 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
     int status;
 
     cli_common_defaults(&a.common);
-    a.common.cache_type = KVC_F32;
+    a.common.cache_type = kvc_entry_types(KVC_F32);
     status = cli_parse(command, options, argc, argv, NULL);
     if (status != CLI_GO)
         return status;

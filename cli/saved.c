@@ -102,7 +102,7 @@ int cli_generation_load(struct cli_generation *generation, const char *path, boo
     if (!kv)
         options.policy = NULL;
     if (!type)
-        options.cache_type = KVC_ALL_TYPES;
+        options.cache_type.key = KVC_ANY_TYPE;
     if (kvc_session_load(generation->model, &options, path, &saved, &session, &error) != KVC_OK)
         return cli_report(command, &error);
     json_t *note = saved.note ? json_loadb(saved.note, saved.note_bytes, JSON_REJECT_DUPLICATES, &at) : NULL;

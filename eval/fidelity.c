@@ -39,7 +39,7 @@ static int fidelity_print(const struct task *task) {
         cli_cell(table, "%s", cli_bytes(score->read_bytes, text[3]));
     }
     printf("%zu prompt tokens, an answer of %zu tokens from the full cache, %s cache\n\n", task->run.count,
-           task->run.steps + 1, kvc_type_name(task->common.cache_type));
+           task->run.steps + 1, kvc_entry_types_name(task->common.cache_type, (char[KVC_ENTRY_TYPES_NAME]){0}));
     const int status = cli_table_print(task->command, table, stdout);
     cli_table_free(table);
     return status;
@@ -75,7 +75,7 @@ static json_t *results_json(const struct task *task) {
     }
     cli_json_set(object, "task", json_string("fidelity"));
     cli_json_set(object, "model", cli_json_text(task->model_path, strlen(task->model_path)));
-    cli_json_set(object, "cache_type", json_string(kvc_type_name(task->common.cache_type)));
+    cli_json_set(object, "cache_type", json_string(kvc_entry_types_name(task->common.cache_type, (char[KVC_ENTRY_TYPES_NAME]){0})));
     cli_json_set(object, "prompt", json_integer((json_int_t)task->run.count));
     cli_json_set(object, "answer", json_integer((json_int_t)task->run.steps + 1));
     cli_json_set(object, "results", results);

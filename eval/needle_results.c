@@ -69,7 +69,7 @@ int needle_print_length(const struct needle_task *task, size_t length) {
                                         "seen: asked in the prompt, unseen: after it"};
     printf("%sTexts of %llu tokens: exact answers by depth, %s (%lld texts, %s)\n\n", length ? "\n" : "",
            (unsigned long long)task->lengths.items[length], asked[task->mode], (long long)task->texts,
-           kvc_type_name(task->common.cache_type));
+           kvc_entry_types_name(task->common.cache_type, (char[KVC_ENTRY_TYPES_NAME]){0}));
     const int status = cli_table_print(task->command, table, stdout);
     cli_table_free(table);
     return status;
@@ -117,7 +117,7 @@ json_t *needle_json(const struct needle_task *task) {
     cli_json_set(object, "task", json_string("needle"));
     cli_json_set(object, "ask", json_string(needle_modes[task->mode]));
     cli_json_set(object, "model", cli_json_text(task->model_path, strlen(task->model_path)));
-    cli_json_set(object, "cache_type", json_string(kvc_type_name(task->common.cache_type)));
+    cli_json_set(object, "cache_type", json_string(kvc_entry_types_name(task->common.cache_type, (char[KVC_ENTRY_TYPES_NAME]){0})));
     cli_json_set(object, "texts", json_integer(task->texts));
     cli_json_set(object, "seed", json_integer(task->seed));
     cli_json_set(object, "results", cells);

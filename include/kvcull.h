@@ -97,7 +97,7 @@ const char *kvc_nearest_hint(const struct kvc_nearest *nearest, char text[KVC_NE
 
 /* ---- engine: a backend, its threads, its memory, the known policies ----------------------------------------- */
 
-/** Element types. Weights may have any of them; cache entries may be KVC_F32, KVC_F16 or KVC_Q8_0. */
+/** Element types of weights and of cache entries. */
 enum kvc_type {
     KVC_F32,             /**< IEEE 754 single precision */
     KVC_F16,             /**< IEEE 754 half precision */
@@ -117,12 +117,37 @@ enum kvc_type {
     KVC_IQ4_XS,          /**< GGUF's iq4_xs */
     KVC_TYPES,           /**< number of types above, which kvc_convert can write */
     KVC_FP8 = KVC_TYPES, /**< FP8 weights of Hugging Face folders with float32 scales; exists in memory only */
-    KVC_ALL_TYPES        /**< number of all types */
+    KVC_ALL_TYPES,       /**< number of all types of weights */
+    /* Types of cache entries only. Keys and values are rotated by a Walsh-Hadamard transform before they are stored.
+     */
+    KVC_Q4H = KVC_ALL_TYPES, /**< blocks of 32 values, 4 bits each */
+    KVC_Q5H,                 /**< 5 bits each */
+    KVC_Q6H,                 /**< 6 bits each */
+    KVC_ANY_TYPE             /**< where a function says so: any type */
 };
 /** Returns the name in lower case: "f32", "f16", "bf16", "q8_0", ... */
 const char *kvc_type_name(enum kvc_type type);
 /** Finds a type below KVC_TYPES by its name (case-insensitive). Returns false if there is none. */
 bool kvc_type_from_name(const char *name, enum kvc_type *type);
+
+/** Types of the keys and of the values of cache entries: KVC_F32, KVC_F16, KVC_BF16, KVC_Q8_0, KVC_Q4_0, KVC_Q4_1,
+ * KVC_IQ4_NL, KVC_Q4H, KVC_Q5H or KVC_Q6H. */
+struct kvc_entry_types {
+    enum kvc_type key;   /**< type of the keys */
+    enum kvc_type value; /**< type of the values */
+};
+/** Returns `type` for the keys and for the values. */
+struct kvc_entry_types kvc_entry_types(enum kvc_type type);
+/** Returns true if cache entries can have these types. */
+bool kvc_entry_types_valid(struct kvc_entry_types types);
+/** Returns true if both pairs are the same. */
+bool kvc_entry_types_equal(struct kvc_entry_types a, struct kvc_entry_types b);
+/** Size of the text that kvc_entry_types_name writes, including the NUL. */
+#define KVC_ENTRY_TYPES_NAME 32
+/** Writes the types as text: "f16" if both are the same, otherwise "k=q8_0,v=q4h". Returns `text`. */
+const char *kvc_entry_types_name(struct kvc_entry_types types, char text[KVC_ENTRY_TYPES_NAME]);
+/** Reads such a text (case-insensitive names; "v=" may come first). Returns false if it is not one. */
+bool kvc_entry_types_from_name(const char *name, struct kvc_entry_types *types);
 
 /** The arithmetic of linear layers and of attention. Results of FLOAT and of INT8 are bit-identical on every machine.
  */
@@ -424,7 +449,7 @@ struct kvc_session;
 /** Options of a session; kvc_session_defaults fills them. */
 struct kvc_session_options {
     const char *policy;       /**< a policy string (kvc_policy_check); NULL: "full" */
-    enum kvc_type cache_type; /**< type of the entries: KVC_F32, KVC_F16 (default) or KVC_Q8_0 */
+    struct kvc_entry_types cache_type; /**< types of keys and values; default: KVC_F16 for both */
     uint32_t chunk;           /**< rows of a prompt that are computed at once; 0: 512, or 256 if ranks share layers.
                                    Results do not depend on it */
     uint64_t context;         /**< tokens that the caller intends to use. A longrope model chooses its factors by this
@@ -448,7 +473,7 @@ void kvc_session_close(struct kvc_session *session);
 /** Returns the policy string that the session was opened with. */
 const char *kvc_session_policy(const struct kvc_session *session);
 /** Returns the type of the session's entries. */
-enum kvc_type kvc_session_cache_type(const struct kvc_session *session);
+struct kvc_entry_types kvc_session_cache_type(const struct kvc_session *session);
 
 /** Receives the logits [vocab] of one prompt row. Rows come in ascending order. `logits` is valid during the call. The
  * function must not use the model's sessions. Nonzero stops the prompt. */
@@ -657,17 +682,17 @@ struct kvc_estimate {
 /** Predicts the memory of a session with policy string `spec` after `prompt` tokens and `generated` more. `hidden` is
  * the width of the hidden states (0: leave them out). Fails with KVC_USAGE for a wrong argument. */
 enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
-                             uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
+                             uint32_t hidden, struct kvc_entry_types cache_type, uint64_t prompt, uint64_t generated,
                              struct kvc_estimate *estimate, struct kvc_error *error);
 /** Predicts the same for a model with sliding windows: `windows` [layers] as in struct kvc_model_info; NULL: none. */
 enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char *spec,
                                      const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t hidden,
-                                     enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
+                                     struct kvc_entry_types cache_type, uint64_t prompt, uint64_t generated,
                                      struct kvc_estimate *estimate, struct kvc_error *error);
 /** Predicts the same for `layers` layers from `first_layer` on, the part of one rank of a pipeline (kvcull/ranks.h). */
 enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *spec,
                                   const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t first_layer,
-                                  uint32_t layers, uint32_t hidden, enum kvc_type cache_type, uint64_t prompt,
+                                  uint32_t layers, uint32_t hidden, struct kvc_entry_types cache_type, uint64_t prompt,
                                   uint64_t generated, struct kvc_estimate *estimate, struct kvc_error *error);
 
 /** Adds the state of recurrent layers (recurrent_bytes of struct kvc_model_info) to an estimate. */

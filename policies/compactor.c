@@ -102,6 +102,7 @@ const struct kvc_policy_class kvc_policy_compactor = {
         "does not calibrate how much compression a context bears.",
     .second_turn = "Leverage is computed over old and new entries. Attention is what the queries of an entry's own "
                    "turn gave it. Entries of generated tokens have no such attention, and count as the mean.",
+    .channels = true,
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "sinks=2,recent=2,chunk=16",

@@ -79,6 +79,7 @@ const struct kvc_policy_class kvc_policy_expected = {
                    "of the model's scores is left out, as in the authors' code. The paper's budgets per head are "
                    "missing (the authors' code has them in another press).",
     .second_turn = "The mean and covariance are those of its own prompt's queries. Old and new entries are scored.",
+    .channels = true,
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = expected_check,

@@ -78,6 +78,7 @@ const struct kvc_policy_class kvc_policy_hsa = {
         "A group's sum of q that is 0 counts as positive (Algorithm 1); in the authors' code it counts as negative.",
     .second_turn = "The new prompt attends to the whole history. The page, dims and topk that follow from budget or "
                    "ratio are computed again from it.",
+    .channels = true,
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = hsa_check,

@@ -69,6 +69,7 @@ const struct kvc_policy_class kvc_policy_lagkv = {
         "kvpress leaves these ties to torch.topk, which does not promise an order. Channels "
         "that are constant in the next partition count 0; the authors' code divides by 0.",
     .second_turn = "Partitions cover old and new entries, in their order.",
+    .channels = true,
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "sinks=2,lag=8",

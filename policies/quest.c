@@ -65,6 +65,7 @@ const struct kvc_policy_class kvc_policy_quest = {
                    "(arXiv:2502.02770), is not in the paper.",
     .second_turn =
         "The new prompt attends to the whole history. A share as budget, and page=auto, are computed again from it.",
+    .channels = true,
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = quest_check,

@@ -103,6 +103,7 @@ const struct kvc_policy_class kvc_policy_rocketkv = {
                    "aside space for the answer.",
     .second_turn = "S is the number of entries held, including the new prompt. c, r and the sizes of both stages are "
                    "computed again, and the first stage thins old and new entries together.",
+    .channels = true,
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
     .options = options,
     .check = rocketkv_check,
@@ -127,6 +128,7 @@ const struct kvc_policy_class kvc_policy_rocketkv_mt = {
     .differences = "As rocketkv.",
     .second_turn = "S is the whole history. The previous turn's filter is dropped, the new prompt attends to every "
                    "entry, and its last queries filter all of them again.",
+    .channels = true,
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_SELECT,
     .options = options,
     .check = rocketkv_check,

@@ -77,6 +77,7 @@ const struct kvc_policy_class kvc_policy_sparq = {
     .differences = "Each KV head has one choice of channels and entries, from its group's sums of probabilities; the "
                    "authors' code sums scores. The newest entries are always read only if `local` is given.",
     .second_turn = "The new prompt attends to the whole history. A share as budget is computed again from it.",
+    .channels = true,
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = sparq_check,

@@ -194,6 +194,7 @@ const struct kvc_policy_class kvc_policy_triattention = {
         "two ways to combine distances, kvcull has the mean, which is their default. Channels that are not rotated "
         "count in u . k_j only. No noise breaks ties. `recent` is an addition.",
     .second_turn = "The turn's prompt evicts nothing. Steps count from its end.",
+    .channels = true,
     .stages = KVC_STAGE_DECODE,
     .options = options,
     .trial = "every=4",

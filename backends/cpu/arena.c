@@ -28,10 +28,16 @@ static void set_bit(uint64_t *bits, uint32_t i) { bits[i / 64] |= (uint64_t)1 <<
 static void clear_bit(uint64_t *bits, uint32_t i) { bits[i / 64] &= ~((uint64_t)1 << (i % 64)); }
 
 static size_t chunk_bytes(const struct kvc_arena *arena) {
-    return arena->value_offset + (arena->half_bytes << arena->shift);
+    return arena->values_at + (arena->value_bytes << arena->shift);
 }
 
-static uint64_t block_bytes(const struct kvc_arena *arena) { return 2 * arena->half_bytes; }
+static uint64_t block_bytes(const struct kvc_arena *arena) { return arena->key_bytes + arena->value_bytes; }
+
+/* A chunk has two halves, keys and values. Return where a half begins, and how many bytes of it a block has. */
+static size_t half_at(const struct kvc_arena *arena, size_t half) { return half ? arena->values_at : 0; }
+static size_t half_bytes(const struct kvc_arena *arena, size_t half) {
+    return half ? arena->value_bytes : arena->key_bytes;
+}
 
 enum kvc_status kvc_cpu_arena_create(struct kvc_device *device, const struct kvc_entry_format *format,
                                      struct kvc_arena **arena, struct kvc_error *error) {
@@ -42,10 +48,11 @@ enum kvc_status kvc_cpu_arena_create(struct kvc_device *device, const struct kvc
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "no memory for a cache arena");
     made->format = *format;
-    made->half_bytes = (size_t)KVC_BLOCK * format->row_bytes;
-    while (made->shift < 20 && made->half_bytes << (made->shift + 2) <= KVC_CHUNK_BYTES)
+    made->key_bytes = (size_t)KVC_BLOCK * format->key.bytes;
+    made->value_bytes = (size_t)KVC_BLOCK * format->value.bytes;
+    while (made->shift < 20 && block_bytes(made) << (made->shift + 1) <= KVC_CHUNK_BYTES)
         made->shift++;
-    made->value_offset = (made->half_bytes << made->shift) + KVC_CHUNK_GAP;
+    made->values_at = kvc_round_up(made->key_bytes << made->shift, 64) + KVC_CHUNK_GAP;
     *arena = made;
     return KVC_OK;
 }
@@ -107,8 +114,8 @@ static void arena_return(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t 
             continue;
         }
         clear_bit(arena->taken, block);
-        KVC_FORBID(kvc_cpu_block(arena, block), arena->half_bytes);
-        KVC_FORBID(kvc_cpu_block(arena, block) + arena->value_offset, arena->half_bytes);
+        KVC_FORBID(kvc_cpu_block(arena, block), arena->key_bytes);
+        KVC_FORBID(kvc_cpu_values(arena, block), arena->value_bytes);
         if (block < arena->lowest)
             arena->lowest = block;
         given++;
@@ -121,10 +128,10 @@ static void arena_return(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t 
 /* Returns true if every block of a chunk with bytes in the area at offset `area` is taken. */
 static bool area_is_taken(const struct kvc_arena *arena, uint32_t chunk, size_t area) {
     for (size_t half = 0; half < 2; half++) {
-        const size_t start = half * arena->value_offset;
+        const size_t start = half_at(arena, half), bytes = half_bytes(arena, half);
         const size_t low = area > start ? area - start : 0, end = area + KVC_AREA_BYTES;
-        const size_t high = kvc_min_u64(end > start ? end - start : 0, arena->half_bytes << arena->shift);
-        for (size_t block = low / arena->half_bytes; block * arena->half_bytes < high; block++)
+        const size_t high = kvc_min_u64(end > start ? end - start : 0, bytes << arena->shift);
+        for (size_t block = low / bytes; block * bytes < high; block++)
             if (!bit(arena->taken, (chunk << arena->shift) + (uint32_t)block))
                 return false;
     }
@@ -138,8 +145,10 @@ static void settle(struct kvc_arena *arena, uint32_t count, const uint32_t *bloc
     for (uint32_t i = 0; i < 2 * count; i++) {
         const uint32_t half = i % 2, chunk = blocks[i / 2] >> arena->shift;
         unsigned char *memory = arena->chunk[chunk];
-        const size_t start = (size_t)(kvc_cpu_block(arena, blocks[i / 2]) - memory) + half * arena->value_offset;
-        for (size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES; area < start + arena->half_bytes;
+        const unsigned char *rows =
+            half ? kvc_cpu_values(arena, blocks[i / 2]) : kvc_cpu_block(arena, blocks[i / 2]);
+        const size_t start = (size_t)(rows - memory);
+        for (size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES; area < start + half_bytes(arena, half);
              area += KVC_AREA_BYTES) {
             if (area + KVC_AREA_BYTES > chunk_bytes(arena) || settled[half] == memory + area ||
                 !area_is_taken(arena, chunk, area))
@@ -169,8 +178,8 @@ enum kvc_status kvc_cpu_arena_take(struct kvc_device *device, struct kvc_arena *
         KVC_ASSERT(!bit(arena->taken, block) && block < arena->chunk_count << arena->shift);
         set_bit(arena->taken, block);
         set_bit(arena->touched, block);
-        KVC_ALLOW(kvc_cpu_block(arena, block), arena->half_bytes);
-        KVC_ALLOW(kvc_cpu_block(arena, block) + arena->value_offset, arena->half_bytes);
+        KVC_ALLOW(kvc_cpu_block(arena, block), arena->key_bytes);
+        KVC_ALLOW(kvc_cpu_values(arena, block), arena->value_bytes);
         arena->lowest = block + 1;
         blocks[i] = block;
     }
@@ -185,18 +194,16 @@ void kvc_cpu_arena_copy(struct kvc_device *device, struct kvc_arena *arena, uint
     (void)device;
     for (uint32_t i = 0; i < count; i++) {
         KVC_ASSERT(bit(arena->taken, to[i]) && bit(arena->taken, from[i]) && to[i] != from[i]);
-        unsigned char *into = kvc_cpu_block(arena, to[i]);
-        const unsigned char *data = kvc_cpu_block(arena, from[i]);
-        memcpy(into, data, arena->half_bytes);
-        memcpy(into + arena->value_offset, data + arena->value_offset, arena->half_bytes);
+        memcpy(kvc_cpu_block(arena, to[i]), kvc_cpu_block(arena, from[i]), arena->key_bytes);
+        memcpy(kvc_cpu_values(arena, to[i]), kvc_cpu_values(arena, from[i]), arena->value_bytes);
     }
 }
 
 /* Returns the address of a byte of a block. The `bytes` bytes that begin there are in one half of the block. */
 static unsigned char *place_in(const struct kvc_arena *arena, uint32_t name, size_t offset, size_t bytes) {
-    const size_t half = offset < arena->half_bytes ? 0 : arena->half_bytes;
-    KVC_ASSERT(offset - half + bytes <= arena->half_bytes);
-    return kvc_cpu_block(arena, name) + (half ? arena->value_offset : 0) + offset - half;
+    const bool values = offset >= arena->key_bytes;
+    KVC_ASSERT(offset + bytes <= (values ? block_bytes(arena) : arena->key_bytes));
+    return values ? kvc_cpu_values(arena, name) + offset - arena->key_bytes : kvc_cpu_block(arena, name) + offset;
 }
 
 void kvc_cpu_arena_read(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset, void *to,
@@ -216,12 +223,13 @@ void kvc_cpu_arena_return(struct kvc_device *device, struct kvc_arena *arena, ui
 }
 
 /* Returns pages to the system: all pages that lie wholly within one half of the free blocks `from` .. `to` - 1 of a
- * chunk. This half of the chunk begins at `offset`. */
-static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t offset, size_t page) {
+ * chunk. */
+static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t half, size_t page) {
+    const size_t offset = half_at(arena, half), bytes = half_bytes(arena, half);
     const uint32_t first = from & ~((1u << arena->shift) - 1);
     unsigned char *chunk = arena->chunk[from >> arena->shift];
-    const size_t start = kvc_round_up(offset + (from - first) * arena->half_bytes, page);
-    const size_t end = (offset + (to - first) * arena->half_bytes) / page * page;
+    const size_t start = kvc_round_up(offset + (from - first) * bytes, page);
+    const size_t end = (offset + (to - first) * bytes) / page * page;
     const size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES;
     KVC_ASSERT(from < to && (to - 1) >> arena->shift == from >> arena->shift);
     if (end <= start)
@@ -241,7 +249,7 @@ void kvc_cpu_arena_trim(struct kvc_device *device, struct kvc_arena *arena) {
             touched = bit(arena->touched, to++) || touched;
         if (touched) {
             return_pages(arena, from, to, 0, (size_t)page);
-            return_pages(arena, from, to, arena->value_offset, (size_t)page);
+            return_pages(arena, from, to, 1, (size_t)page);
             for (uint32_t i = from; i < to; i++)
                 clear_bit(arena->touched, i);
         }

@@ -64,8 +64,8 @@ struct kvc_cpu {
  * first needed. An area whose blocks are all taken uses a huge page. */
 struct kvc_arena {
     struct kvc_entry_format format;
-    size_t half_bytes;                   /* of a block: KVC_BLOCK keys, or as many values */
-    size_t value_offset;                 /* the distance from a key to its value */
+    size_t key_bytes, value_bytes;       /* of the keys and of the values of a block */
+    size_t values_at;                    /* where a chunk's values begin */
     uint32_t shift, chunk_count, lowest; /* all blocks below `lowest` are taken */
     unsigned char **chunk;
     uint64_t *taken, *touched; /* one bit per block: in use now; in use at some time since the last trim */
@@ -133,15 +133,23 @@ static inline bool kvc_span_holds(struct kvc_span span, uint64_t values) {
     return span.buffer && span.offset <= span.buffer->bytes && values <= (span.buffer->bytes - span.offset) / 4;
 }
 
-/* Returns the address of the keys of an arena's block, or of the key of an extra slot. The values lie value_offset
- * bytes after them. */
+/* Returns the address of the keys of an arena's block, or of the key of an extra slot. */
 static inline unsigned char *kvc_cpu_block(const struct kvc_arena *arena, uint32_t block) {
     const size_t slot = block & KVC_EXTRA_SLOT ? block % KVC_BLOCK : 0;
     if (block & KVC_EXTRA_SLOT)
         block = (block & ~KVC_EXTRA_SLOT) / KVC_BLOCK;
     KVC_ASSERT(block >> arena->shift < arena->chunk_count);
-    return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->half_bytes +
-           slot * arena->format.row_bytes;
+    return arena->chunk[block >> arena->shift] + (block & ((1u << arena->shift) - 1)) * arena->key_bytes +
+           slot * arena->format.key.bytes;
+}
+/* Returns the address of the values of a block, or of the value of an extra slot. */
+static inline unsigned char *kvc_cpu_values(const struct kvc_arena *arena, uint32_t block) {
+    const size_t slot = block & KVC_EXTRA_SLOT ? block % KVC_BLOCK : 0;
+    if (block & KVC_EXTRA_SLOT)
+        block = (block & ~KVC_EXTRA_SLOT) / KVC_BLOCK;
+    KVC_ASSERT(block >> arena->shift < arena->chunk_count);
+    return arena->chunk[block >> arena->shift] + arena->values_at +
+           (block & ((1u << arena->shift) - 1)) * arena->value_bytes + slot * arena->format.value.bytes;
 }
 
 /* Map an index of head h to its slot, and a slot of head h to its position, key row and value row. */
@@ -154,10 +162,12 @@ static inline int32_t kvc_list_position(const struct kvc_lists *lists, uint32_t 
 static inline unsigned char *kvc_list_key(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {
     const uint32_t *blocks = lists->blocks->data;
     return kvc_cpu_block(lists->arena, blocks[kvc_first_block(lists->host_base[h], h) + slot / KVC_BLOCK]) +
-           (size_t)(slot % KVC_BLOCK) * lists->format.row_bytes;
+           (size_t)(slot % KVC_BLOCK) * lists->format.key.bytes;
 }
 static inline unsigned char *kvc_list_value(const struct kvc_lists *lists, uint32_t h, uint32_t slot) {
-    return kvc_list_key(lists, h, slot) + lists->arena->value_offset;
+    const uint32_t *blocks = lists->blocks->data;
+    return kvc_cpu_values(lists->arena, blocks[kvc_first_block(lists->host_base[h], h) + slot / KVC_BLOCK]) +
+           (size_t)(slot % KVC_BLOCK) * lists->format.value.bytes;
 }
 
 #endif

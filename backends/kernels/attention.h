@@ -169,7 +169,7 @@ KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u
         KVC_SHARED kvc_u32 read[1];                                                                                    \
         kvc_u32 group = heads / kv_heads, d = head_size;                                                               \
         KVC_OPEN_TILE(first, h, i, at);                                                                                \
-        struct kvc_tile tile = {keys, score, most, lanes, count, (kvc_u64)KVC_BLOCK * arena.row_bytes};                \
+        struct kvc_tile tile = {keys, score, most, lanes, count, (kvc_u64)KVC_BLOCK * arena.key_bytes};                \
         kvc_tile_keys(tile, &arena, &head, &view, first, read);                                                        \
         if (read[0] == 0) { /* the same for the whole group */                                                         \
             for (kvc_u32 g = KVC_LOCAL_ID(); g < group; g += KVC_GROUP)                                                \
@@ -333,7 +333,7 @@ KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here
         kvc_u32 group = heads / kv_heads, d = head_size, read;                                                         \
         KVC_OPEN_TILE(first, h, i, at);                                                                                \
         tile.count = count;                                                                                            \
-        tile.values = (kvc_u64)KVC_BLOCK * arena.row_bytes;                                                            \
+        tile.values = (kvc_u64)KVC_BLOCK * arena.key_bytes;                                                            \
         read = kvc_tile_keys(&tile, &arena, &head, &view, first);                                                      \
         if (read == 0) {                                                                                               \
             for (kvc_u32 g = 0; g < group; g++)                                                                        \

@@ -28,9 +28,8 @@ KVC_DEVICE kvc_u32 kvc_store_q8(KVC_GLOBAL kvc_u8 *group, KVC_GLOBAL const float
 
 /* Returns the number of work-items that store an entry together: one per channel, or per group of Q8_0. The result is a
  * power of two. */
-KVC_DEVICE kvc_u32 kvc_store_width(const struct kvc_arena_view *arena) {
-    kvc_u32 pieces =
-        arena->type == KVC_K_Q8_0 ? (arena->head_size + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP : arena->head_size;
+KVC_DEVICE kvc_u32 kvc_store_width(kvc_u32 type, kvc_u32 d) {
+    kvc_u32 pieces = type == KVC_K_Q8_0 ? (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP : d;
     kvc_u32 width = 1;
     while (width < pieces && width < KVC_GROUP)
         width *= 2;
@@ -39,13 +38,13 @@ KVC_DEVICE kvc_u32 kvc_store_width(const struct kvc_arena_view *arena) {
 
 /* Stores x [d] as a cache row with `width` work-items together. Returns the number of saturated values among those that
  * this work-item stored. */
-KVC_DEVICE kvc_u32 kvc_store_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kvc_u8 *row,
-                                   KVC_GLOBAL const float *x, kvc_u32 member, kvc_u32 width) {
-    kvc_u32 d = arena->head_size, saturated = 0;
-    if (arena->type == KVC_K_F32) {
+KVC_DEVICE kvc_u32 kvc_store_entry(kvc_u32 type, kvc_u32 d, KVC_GLOBAL kvc_u8 *row, KVC_GLOBAL const float *x,
+                                   kvc_u32 member, kvc_u32 width) {
+    kvc_u32 saturated = 0;
+    if (type == KVC_K_F32) {
         for (kvc_u32 c = member; c < d; c += width)
             ((KVC_GLOBAL float *)row)[c] = x[c];
-    } else if (arena->type == KVC_K_F16) {
+    } else if (type == KVC_K_F16) {
         for (kvc_u32 c = member; c < d; c += width) {
             kvc_store_half(row + 2 * c, kvc_f16_store(x[c]));
             saturated += (kvc_u32)kvc_f16_saturates(x[c]);
@@ -68,7 +67,7 @@ KVC_GROUP_KERNEL(append)
     kvc_u32 saturated = 0, capacity, width, member;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
-    width = kvc_store_width(&arena);
+    width = kvc_store_width(key_type, head_size);
     member = KVC_LOCAL_ID() % width;
     capacity = kvc_slots_capacity(head.slots) - head.count;
     if (stored > capacity) {
@@ -78,10 +77,10 @@ KVC_GROUP_KERNEL(append)
     for (kvc_u32 i = from + KVC_LOCAL_ID() / width; i < stored && i < from + each; i += KVC_GROUP / width) {
         kvc_u32 slot = kvc_head_slot(&head, head.count + i);
         kvc_u64 at = ((kvc_u64)(first + i) * kv_heads + h) * head_size;
-        KVC_GLOBAL kvc_u8 *key = kvc_head_key(&arena, &head, slot);
-        saturated += kvc_store_entry(&arena, key, k_buffer + k_offset + at, member, width);
-        saturated +=
-            kvc_store_entry(&arena, key + (kvc_u64)KVC_BLOCK * row_bytes, v_buffer + v_offset + at, member, width);
+        saturated += kvc_store_entry(key_type, head_size, kvc_head_key(&arena, &head, slot), k_buffer + k_offset + at,
+                                     member, width);
+        saturated += kvc_store_entry(value_type, head_size, kvc_head_value(&arena, &head, slot),
+                                     v_buffer + v_offset + at, member, width);
         if (head.state)
             for (kvc_u32 c = member; c < head.columns; c += width)
                 kvc_head_column(&head, c)[slot] = 0.0f;
@@ -223,24 +222,21 @@ KVC_GROUP_KERNEL(store_keys)
     kvc_u32 saturated = 0, width;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
-    width = kvc_store_width(&arena);
+    width = kvc_store_width(key_type, head_size);
     for (kvc_u32 i = KVC_LOCAL_ID() / width; i < 16; i += KVC_GROUP / width) {
         kvc_u32 index = KVC_GROUP_ID(0) * 16 + i;
         if (index < head.count)
             saturated +=
-                kvc_store_entry(&arena, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)),
+                kvc_store_entry(key_type, head_size, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)),
                                 rotated + (kvc_u64)(head.base + index) * head_size, KVC_LOCAL_ID() % width, width);
     }
     if (saturated)
         KVC_ADD_GLOBAL(status_words + KVC_STATUS_SATURATED, saturated);
 }
 
-KVC_DEVICE void kvc_copy_entry(const struct kvc_arena_view *arena, KVC_GLOBAL kvc_u8 *to,
-                               KVC_GLOBAL const kvc_u8 *from) {
-    for (kvc_u32 i = 0; i < arena->row_bytes; i++) {
+KVC_DEVICE void kvc_copy_row(KVC_GLOBAL kvc_u8 *to, KVC_GLOBAL const kvc_u8 *from, kvc_u32 bytes) {
+    for (kvc_u32 i = 0; i < bytes; i++)
         to[i] = from[i];
-        to[KVC_BLOCK * arena->row_bytes + i] = from[KVC_BLOCK * arena->row_bytes + i];
-    }
 }
 
 /* Grid: (KV heads). The workspace has three words for each of dst's slots. */
@@ -298,8 +294,10 @@ KVC_GROUP_KERNEL(relayout)
     KVC_BARRIER();
     for (kvc_u32 index = KVC_LOCAL_ID(); index < from.count; index += KVC_GROUP) {
         kvc_u32 slot = kvc_head_slot(&from, index), then = place[index];
-        if (then != slot)
-            kvc_copy_entry(&arena, kvc_head_key(&arena, &to, then), kvc_head_key(&arena, &from, slot));
+        if (then != slot) {
+            kvc_copy_row(kvc_head_key(&arena, &to, then), kvc_head_key(&arena, &from, slot), key_bytes);
+            kvc_copy_row(kvc_head_value(&arena, &to, then), kvc_head_value(&arena, &from, slot), value_bytes);
+        }
         if (to.state && from.state)
             for (kvc_u32 c = 0; c < to.columns; c++)
                 kvc_head_column(&to, c)[then] = kvc_head_column(&from, c)[slot];
@@ -319,16 +317,17 @@ KVC_GROUP_KERNEL(relayout)
 KVC_KERNEL(entries)(KVC_LISTS(l), KVC_ARENA, kvc_u32 h, KVC_SPAN(float, keys), KVC_SPAN(float, values)) {
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1, c = (kvc_u32)(KVC_GLOBAL_ID() * run % head_size);
     kvc_u64 i = KVC_GLOBAL_ID() * run, index = i / head_size;
-    KVC_GLOBAL const kvc_u8 *key;
+    KVC_GLOBAL const kvc_u8 *key, *value;
     if (index >= l_count[h])
         return;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
     key = kvc_head_key(&arena, &head, kvc_head_slot(&head, (kvc_u32)index));
+    value = kvc_head_value(&arena, &head, kvc_head_slot(&head, (kvc_u32)index));
     for (kvc_u32 end = c + run; c < end; c++, i++) {
         if (keys_buffer)
-            keys_buffer[keys_offset + i] = kvc_entry_value(entry_type, key, c);
+            keys_buffer[keys_offset + i] = kvc_entry_value(key_type, key, c);
         if (values_buffer)
-            values_buffer[values_offset + i] = kvc_entry_value(entry_type, key + (kvc_u64)KVC_BLOCK * row_bytes, c);
+            values_buffer[values_offset + i] = kvc_entry_value(value_type, value, c);
     }
 }

@@ -31,10 +31,10 @@ KVC_GROUP_KERNEL(entry_scores)
         kvc_u32 index = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = index < head.count;
         kvc_u32 slot = here ? kvc_head_slot(&head, index) : 0;
         kvc_bytes key = here && kind != KVC_ENTRIES_DRAW ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
-        float score = kvc_sqrt(kvc_lanes_sum(kvc_lanes_square_entry(entry_type, key, head_size), shared_sum));
+        float score = kvc_sqrt(kvc_lanes_sum(kvc_lanes_square_entry(key_type, key, head_size), shared_sum));
         if (kind == KVC_ENTRIES_APART) {
             float dot =
-                kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, u + (kvc_u64)h * head_size, key, head_size), shared_sum);
+                kvc_lanes_sum(kvc_lanes_dot_entry(key_type, u + (kvc_u64)h * head_size, key, head_size), shared_sum);
             score = score == 0.0f ? 0.0f : -kvc_div(dot, score);
         }
         if (kind == KVC_ENTRIES_NORM)
@@ -65,7 +65,7 @@ KVC_KERNEL(entry_directions)
         if (length[index] != 0.0f)
             sum = kvc_plus(
                 sum,
-                kvc_div(kvc_entry_value(entry_type, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)), c),
+                kvc_div(kvc_entry_value(key_type, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)), c),
                         length[index]),
                 one);
     sums_buffer[sums_offset + (kvc_u64)h * tiles * head_size + id] = sum;
@@ -109,7 +109,7 @@ KVC_KERNEL(lag_bounds)
         return;
     for (kvc_u32 i = 0; i < lag; i++) {
         kvc_u32 slot = kvc_head_slot(&head, first + p * lag + i);
-        float x = kvc_entry_value(entry_type,
+        float x = kvc_entry_value(side ? value_type : key_type,
                                   side ? kvc_head_value(&arena, &head, slot) : kvc_head_key(&arena, &head, slot), c);
         low = i == 0 || x < low ? x : low;
         high = i == 0 || x > high ? x : high;
@@ -144,13 +144,13 @@ KVC_KERNEL(lag_spread)
         lane[i] = 0.0f;
     for (kvc_u32 c = 0; c < head_size; c++)
         lane[c % 32] =
-            kvc_plus(lane[c % 32], kvc_lag_scaled(kvc_entry_value(entry_type, x, c), low[c], low[head_size + c]), one);
+            kvc_plus(lane[c % 32], kvc_lag_scaled(kvc_entry_value(side ? value_type : key_type, x, c), low[c], low[head_size + c]), one);
     KVC_TREE32(lane);
     mean = kvc_div(lane[0], (float)head_size);
     for (int i = 0; i < 32; i++)
         lane[i] = 0.0f;
     for (kvc_u32 c = 0; c < head_size; c++) {
-        float e = kvc_lag_scaled(kvc_entry_value(entry_type, x, c), low[c], low[head_size + c]) - mean;
+        float e = kvc_lag_scaled(kvc_entry_value(side ? value_type : key_type, x, c), low[c], low[head_size + c]) - mean;
         lane[c % 32] = kvc_fma(e, e, lane[c % 32]);
     }
     KVC_TREE32(lane);
@@ -226,11 +226,11 @@ KVC_KERNEL(entry_keys)
     if (id / head_size >= head.count)
         return;
     key = kvc_head_key(&arena, &head, kvc_head_slot(&head, index));
-    x = kvc_entry_value(entry_type, key, c);
+    x = kvc_entry_value(key_type, key, c);
     if (cosine_buffer && c < pairs)
-        x = kvc_fma(kvc_entry_value(entry_type, key, c + pairs), sine[c], x * cosine[c]);
+        x = kvc_fma(kvc_entry_value(key_type, key, c + pairs), sine[c], x * cosine[c]);
     else if (cosine_buffer && c < 2 * pairs)
-        x = kvc_fma(-kvc_entry_value(entry_type, key, c - pairs), sine[c - pairs], x * cosine[c - pairs]);
+        x = kvc_fma(-kvc_entry_value(key_type, key, c - pairs), sine[c - pairs], x * cosine[c - pairs]);
     keys_buffer[keys_offset + (kvc_u64)h * indices * head_size + id] = x;
 }
 
@@ -350,7 +350,7 @@ KVC_GROUP_KERNEL(output_norms)
     sum = here && !fresh ? norm[index] : 0.0f;
     KVC_BARRIER(); /* the first work-item of a team overwrites a value that all of them have read */
     for (kvc_u32 n = 0; n < outputs; n++, row += (kvc_u64)heads * head_size) {
-        float dot = kvc_lanes_sum(kvc_lanes_dot_entry(entry_type, row, value, head_size), shared_sum);
+        float dot = kvc_lanes_sum(kvc_lanes_dot_entry(value_type, row, value, head_size), shared_sum);
         sum = kvc_plus(sum, kvc_from_bits(kvc_bits(dot) & 0x7fffffffu), one);
     }
     if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)

@@ -10,12 +10,12 @@
         KVC_GLOBAL kvc_u8 *chunk4, KVC_GLOBAL kvc_u8 *chunk5, KVC_GLOBAL kvc_u8 *chunk6, KVC_GLOBAL kvc_u8 *chunk7,    \
         KVC_GLOBAL kvc_u8 *chunk8, KVC_GLOBAL kvc_u8 *chunk9, KVC_GLOBAL kvc_u8 *chunk10, KVC_GLOBAL kvc_u8 *chunk11,  \
         KVC_GLOBAL kvc_u8 *chunk12, KVC_GLOBAL kvc_u8 *chunk13, KVC_GLOBAL kvc_u8 *chunk14,                            \
-        KVC_GLOBAL kvc_u8 *chunk15, kvc_u32 shift, kvc_u32 top, kvc_u32 entry_type, kvc_u32 head_size,                 \
-        kvc_u32 row_bytes
+        KVC_GLOBAL kvc_u8 *chunk15, kvc_u32 shift, kvc_u32 top, kvc_u32 head_size, kvc_u32 key_type,                   \
+        kvc_u32 key_bytes, kvc_u32 value_type, kvc_u32 value_bytes
 
 struct kvc_arena_view {
     KVC_GLOBAL kvc_u8 *chunk[KVC_CHUNKS];
-    kvc_u32 shift, top, type, head_size, row_bytes;
+    kvc_u32 shift, top, head_size, key_type, key_bytes, value_type, value_bytes;
 };
 #define KVC_OPEN_ARENA(arena)                                                                                          \
     struct kvc_arena_view arena;                                                                                       \
@@ -23,12 +23,13 @@ struct kvc_arena_view {
     arena.chunk[4] = chunk4, arena.chunk[5] = chunk5, arena.chunk[6] = chunk6, arena.chunk[7] = chunk7;                \
     arena.chunk[8] = chunk8, arena.chunk[9] = chunk9, arena.chunk[10] = chunk10, arena.chunk[11] = chunk11;            \
     arena.chunk[12] = chunk12, arena.chunk[13] = chunk13, arena.chunk[14] = chunk14, arena.chunk[15] = chunk15;        \
-    arena.shift = shift, arena.top = top, arena.type = entry_type, arena.head_size = head_size,                        \
-    arena.row_bytes = row_bytes
+    arena.shift = shift, arena.top = top, arena.head_size = head_size;                                                 \
+    arena.key_type = key_type, arena.key_bytes = key_bytes, arena.value_type = value_type,                             \
+    arena.value_bytes = value_bytes
 
-/* Returns the address of a block or an extra slot. */
-KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena, kvc_u32 block) {
-    kvc_u64 bytes = (kvc_u64)arena->row_bytes * (2 * KVC_BLOCK);
+/* Returns the address of the keys or the values of a block, or of the key or the value of an extra slot. */
+KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_rows(const struct kvc_arena_view *arena, kvc_u32 block, kvc_u32 values) {
+    kvc_u64 bytes = (kvc_u64)(arena->key_bytes + arena->value_bytes) * KVC_BLOCK;
     kvc_u32 chunk, first, place = 0;
     if (block & KVC_EXTRA_SLOT) {
         place = block % KVC_BLOCK;
@@ -44,7 +45,9 @@ KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_block(const struct kvc_arena_view *arena
     } else {
         chunk = first = 0;
     }
-    return arena->chunk[chunk] + (block - first) * bytes + (kvc_u64)place * arena->row_bytes;
+    return arena->chunk[chunk] + (block - first) * bytes +
+           (values ? (kvc_u64)KVC_BLOCK * arena->key_bytes + (kvc_u64)place * arena->value_bytes
+                   : (kvc_u64)place * arena->key_bytes);
 }
 
 /* One layer's lists. order and position may both be NULL; state may be NULL too. `prefix` distinguishes the lists of a
@@ -82,11 +85,11 @@ KVC_DEVICE kvc_i32 kvc_head_position(const struct kvc_head_view *head, kvc_u32 s
 }
 KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_head_key(const struct kvc_arena_view *arena, const struct kvc_head_view *head,
                                            kvc_u32 slot) {
-    return kvc_arena_block(arena, head->blocks[slot / KVC_BLOCK]) + (kvc_u64)(slot % KVC_BLOCK) * arena->row_bytes;
+    return kvc_arena_rows(arena, head->blocks[slot / KVC_BLOCK], 0) + (kvc_u64)(slot % KVC_BLOCK) * arena->key_bytes;
 }
 KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_head_value(const struct kvc_arena_view *arena, const struct kvc_head_view *head,
                                              kvc_u32 slot) {
-    return kvc_head_key(arena, head, slot) + (kvc_u64)KVC_BLOCK * arena->row_bytes;
+    return kvc_arena_rows(arena, head->blocks[slot / KVC_BLOCK], 1) + (kvc_u64)(slot % KVC_BLOCK) * arena->value_bytes;
 }
 KVC_DEVICE KVC_GLOBAL float *kvc_head_column(const struct kvc_head_view *head, kvc_u32 column) {
     return head->state + (kvc_u64)column * head->slots;

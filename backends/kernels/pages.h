@@ -86,7 +86,7 @@ KVC_KERNEL(pages_update)
     KVC_OPEN_HEAD(head, l, h);
     for (kvc_u64 place = (kvc_u64)page * page_size > first ? (kvc_u64)page * page_size : first; place < end; place++) {
         kvc_bytes key = kvc_head_key(&arena, &head, KVC_PLACE_SLOT(head, h, (kvc_u32)place));
-        for (kvc_u32 c = c0; c < c0 + run && entry_type == KVC_K_F16 && page_type == KVC_K_F16; c++) {
+        for (kvc_u32 c = c0; c < c0 + run && key_type == KVC_K_F16 && page_type == KVC_K_F16; c++) {
             at = ((kvc_u64)h * head_size + c) * page_stride + page;
             if (low)
                 kvc_page_bits((KVC_GLOBAL kvc_u16 *)low + at, (KVC_GLOBAL const kvc_u16 *)key + c,
@@ -95,8 +95,8 @@ KVC_KERNEL(pages_update)
                 kvc_page_bits((KVC_GLOBAL kvc_u16 *)high + at, (KVC_GLOBAL const kvc_u16 *)key + c,
                               place % page_size == 0, false);
         }
-        for (kvc_u32 c = c0; c < c0 + run && !(entry_type == KVC_K_F16 && page_type == KVC_K_F16); c++) {
-            float x = kvc_entry_value(entry_type, key, c);
+        for (kvc_u32 c = c0; c < c0 + run && !(key_type == KVC_K_F16 && page_type == KVC_K_F16); c++) {
+            float x = kvc_entry_value(key_type, key, c);
             at = ((kvc_u64)h * head_size + c) * page_stride + page;
             if (low) {
                 float old = kvc_page_load(page_type, low, at);
@@ -127,7 +127,7 @@ KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums)
         struct kvc_lanes total = rows == 0xffffffffu ? kvc_lanes_zero() : kvc_lanes_floats(sum, 0);
         for (; place < places; place++) {
             struct kvc_lanes p =
-                kvc_lanes_entry(entry_type, kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place)), c, 0);
+                kvc_lanes_entry(value_type, kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place)), c, 0);
             total = kvc_lanes_of(kvc_plus16(total.low, p.low, one), kvc_plus16(total.high, p.high, one));
         }
         vstore16(total.low, 0, sum);
@@ -140,7 +140,7 @@ KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums)
     for (; place < places; place++) {
         kvc_bytes value = kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place));
         for (kvc_u32 i = 0; i < KVC_RUN && c + i < head_size; i++)
-            sum[i] = kvc_plus(sum[i], kvc_entry_value(entry_type, value, c + i), one);
+            sum[i] = kvc_plus(sum[i], kvc_entry_value(value_type, value, c + i), one);
     }
 }
 

@@ -161,6 +161,22 @@ KVC_KERNEL(scale)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float factor, fl
     }
 }
 
+/* Grid: (parts of vectors). */
+KVC_GROUP_KERNEL(hadamard)(KVC_SPAN(float, x), kvc_u32 width, float factor) {
+    KVC_GLOBAL float *part = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * width;
+    for (kvc_u32 step = 1; step < width; step *= 2) {
+        for (kvc_u32 pair = KVC_LOCAL_ID(); pair < width / 2; pair += KVC_GROUP) {
+            const kvc_u32 i = pair / step * 2 * step + pair % step;
+            const float a = part[i], b = part[i + step];
+            part[i] = a + b;
+            part[i + step] = a - b;
+        }
+        KVC_BARRIER();
+    }
+    for (kvc_u32 i = KVC_LOCAL_ID(); i < width; i += KVC_GROUP)
+        part[i] = part[i] * factor;
+}
+
 /* A work-item copies one value of out [rows, heads, copies, d]; on CPUs all copies of a head. */
 KVC_KERNEL(repeat_heads)(KVC_SPAN(float, out), KVC_SPAN(const float, x), kvc_u64 n, kvc_u32 copies, kvc_u32 d) {
     KVC_OPEN(float, out);

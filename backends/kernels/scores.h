@@ -42,7 +42,7 @@ struct kvc_score_view {
     KVC_GLOBAL const float *q, *maximum, *sum;
     struct kvc_query queries;
     kvc_u64 step, seed;
-    kvc_u32 entry_type, head_size, layer, first_head;
+    kvc_u32 key_type, head_size, layer, first_head;
     float scale, cap, tau;
 };
 #define KVC_OPEN_SCORES(view)                                                                                          \
@@ -53,7 +53,7 @@ struct kvc_score_view {
     view.sum = sum_buffer + sum_offset;                                                                                \
     view.step = step;                                                                                                  \
     view.seed = seed;                                                                                                  \
-    view.entry_type = entry_type;                                                                                      \
+    view.key_type = key_type;                                                                                          \
     view.head_size = head_size;                                                                                        \
     view.layer = layer;                                                                                                \
     view.first_head = first_head;                                                                                      \
@@ -65,7 +65,7 @@ struct kvc_score_view {
 KVC_DEVICE float kvc_entry_score(const struct kvc_score_view *view, kvc_u64 row, kvc_bytes key,
                                  KVC_LOCAL float *shared_sum) {
     const float x =
-        kvc_key_dot(view->entry_type, view->q, &view->queries, row, key, view->head_size, shared_sum) * view->scale;
+        kvc_key_dot(view->key_type, view->q, &view->queries, row, key, view->head_size, shared_sum) * view->scale;
     return view->cap != 0.0f ? kvc_capped(x, view->cap) : x;
 }
 

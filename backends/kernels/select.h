@@ -170,7 +170,7 @@ KVC_GROUP_KERNEL(select_units)
             float dot = 0.0f;
             if (kind == KVC_UNITS_EXACT) {
                 dot =
-                    kvc_key_dot(entry_type, q_buffer + q_offset, &queries, (kvc_u64)h * group + g, key, d, shared_sum) *
+                    kvc_key_dot(key_type, q_buffer + q_offset, &queries, (kvc_u64)h * group + g, key, d, shared_sum) *
                     scale;
             } else if (n && leads && kind == KVC_UNITS_PAGE_BOUND) {
                 dot = kvc_page_bound(&page, query, d);
@@ -178,7 +178,7 @@ KVC_GROUP_KERNEL(select_units)
                 dot = kvc_page_dot(&page, query, channel, kind == KVC_UNITS_PAGE_CHANNELS ? is_positive : 0, dims) *
                       factors[(kvc_u64)h * group + g];
             } else if (n && leads) {
-                dot = kvc_entry_dot(entry_type, key, query, channel, dims) * factors[(kvc_u64)h * group + g];
+                dot = kvc_entry_dot(key_type, key, query, channel, dims) * factors[(kvc_u64)h * group + g];
             }
             if (cap != 0.0f && kind != KVC_UNITS_PAGE_BOUND)
                 dot = kvc_capped(dot, cap);

@@ -38,11 +38,11 @@ enum kvc_status kvc_offload_arena_create(struct kvc_device *device, const struct
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "no memory for a cache arena");
     made->format = *format;
-    made->block_bytes = (size_t)2 * KVC_BLOCK * format->row_bytes;
+    made->block_bytes = (size_t)KVC_BLOCK * kvc_entry_bytes(format);
     if (made->block_bytes > kvc_offload_of(device)->most_bytes) {
         free(made);
         return kvc_fail(error, KVC_RESOURCE, "%s: a cache block of %zu bytes is more than one allocation may have",
-                        device->name, (size_t)2 * KVC_BLOCK * format->row_bytes);
+                        device->name, (size_t)KVC_BLOCK * kvc_entry_bytes(format));
     }
     /* A chunk is at most a fraction of the device's memory, so that the unused end of the last chunk stays small. */
     while (made->top < 27 && made->block_bytes << (made->top + 1) <= kvc_offload_of(device)->most_bytes &&
@@ -137,15 +137,25 @@ void kvc_offload_arena_return(struct kvc_device *device, struct kvc_arena *arena
     arena_return(kvc_offload_of(device), arena, count, blocks);
 }
 
-/* Returns the chunk that holds a block or an extra slot, and writes the offset in it. */
-static void *block_at(const struct kvc_arena *arena, uint32_t name, size_t *offset) {
+/* Returns the chunk that holds a block or an extra slot, and writes the offset in it of the keys or the values. */
+static void *half_at(const struct kvc_arena *arena, uint32_t name, bool values, size_t *offset) {
     const bool extra_slot = name & KVC_EXTRA_SLOT;
     const uint32_t block = extra_slot ? (name & ~KVC_EXTRA_SLOT) / KVC_BLOCK : name;
     uint32_t first, blocks;
     void *chunk = arena->chunk[chunk_of(arena, block, &first, &blocks)];
     KVC_ASSERT(chunk && taken(arena, block));
-    *offset =
-        (block - first) * arena->block_bytes + (extra_slot ? name % KVC_BLOCK * (size_t)arena->format.row_bytes : 0);
+    const size_t row = values ? arena->format.value.bytes : arena->format.key.bytes;
+    *offset = (block - first) * arena->block_bytes + (values ? (size_t)KVC_BLOCK * arena->format.key.bytes : 0) +
+              (extra_slot ? name % KVC_BLOCK * row : 0);
+    return chunk;
+}
+
+/* Returns the chunk of byte `offset` of a block or an extra slot, and writes the offset in the chunk. */
+static void *place_in(const struct kvc_arena *arena, uint32_t name, size_t offset, size_t *at) {
+    const size_t keys = (size_t)KVC_BLOCK * arena->format.key.bytes;
+    const bool values = offset >= keys;
+    void *chunk = half_at(arena, name, values, at);
+    *at += values ? offset - keys : offset;
     return chunk;
 }
 
@@ -154,7 +164,7 @@ void kvc_offload_arena_copy(struct kvc_device *device, struct kvc_arena *arena, 
     struct kvc_offload *offload = kvc_offload_of(device);
     for (uint32_t i = 0; i < count && !offload->lost; i++) {
         size_t to_offset, from_offset;
-        void *target = block_at(arena, to[i], &to_offset), *source = block_at(arena, from[i], &from_offset);
+        void *target = half_at(arena, to[i], false, &to_offset), *source = half_at(arena, from[i], false, &from_offset);
         offload->driver->copy(offload, target, to_offset, source, from_offset, arena->block_bytes);
     }
 }
@@ -162,9 +172,9 @@ void kvc_offload_arena_copy(struct kvc_device *device, struct kvc_arena *arena, 
 void kvc_offload_arena_read(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset, void *to,
                             size_t bytes) {
     size_t at;
-    void *chunk = block_at(arena, name, &at);
+    void *chunk = place_in(arena, name, offset, &at);
     if (!kvc_offload_of(device)->lost)
-        kvc_offload_of(device)->driver->read(kvc_offload_of(device), to, chunk, at + offset, bytes);
+        kvc_offload_of(device)->driver->read(kvc_offload_of(device), to, chunk, at, bytes);
     else
         memset(to, 0, bytes);
 }
@@ -172,9 +182,9 @@ void kvc_offload_arena_read(struct kvc_device *device, struct kvc_arena *arena, 
 void kvc_offload_arena_write(struct kvc_device *device, struct kvc_arena *arena, uint32_t name, size_t offset,
                              const void *from, size_t bytes) {
     size_t at;
-    void *chunk = block_at(arena, name, &at);
+    void *chunk = place_in(arena, name, offset, &at);
     if (!kvc_offload_of(device)->lost)
-        kvc_offload_of(device)->driver->write(kvc_offload_of(device), chunk, at + offset, from, bytes);
+        kvc_offload_of(device)->driver->write(kvc_offload_of(device), chunk, at, from, bytes);
 }
 
 void kvc_offload_arena_trim(struct kvc_device *device, struct kvc_arena *arena) {

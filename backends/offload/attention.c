@@ -67,7 +67,7 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
     for (uint32_t row = 0; row < segment->rows; row += (uint32_t)at_once) {
         uint32_t rows = segment->rows - row < at_once ? segment->rows - row : (uint32_t)at_once;
         struct kvc_buffer *workspace = kvc_offload_workspace(offload, at_once * row_bytes);
-        uint64_t entry_bytes = 2 * (uint64_t)segment->lists->format.row_bytes;
+        uint64_t entry_bytes = kvc_entry_bytes(&segment->lists->format);
         if (!workspace)
             return;
         some_rows(offload, a, segment, segment->row + row, rows, tiles, workspace,
@@ -80,9 +80,11 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
 static void run_tile(struct kvc_offload *offload, struct kvc_launch *tile, const struct kvc_attention *a,
                      const struct kvc_entry_format *format, uint32_t rows, uint32_t tiles) {
     tile->kernel = kvc_scores_integers(a->scoring, format) ? KVC_KERNEL_attention_tile_int8
-                   : format->type == KVC_F32               ? KVC_KERNEL_attention_tile_f32
-                   : format->type == KVC_F16               ? KVC_KERNEL_attention_tile_f16
-                                                           : KVC_KERNEL_attention_tile_q8_0;
+                   : format->key.type != format->value.type ? KVC_KERNEL_attention_tile_mixed
+                   : format->key.type == KVC_F32            ? KVC_KERNEL_attention_tile_f32
+                   : format->key.type == KVC_F16            ? KVC_KERNEL_attention_tile_f16
+                   : format->key.type == KVC_Q8_0           ? KVC_KERNEL_attention_tile_q8_0
+                                                            : KVC_KERNEL_attention_tile_mixed;
     kvc_launch_groups(offload, tile, tiles, a->kv_heads, rows);
 }
 

@@ -195,9 +195,11 @@ void kvc_launch_arena(struct kvc_launch *launch, const struct kvc_arena *arena) 
         kvc_launch_handle(launch, arena->chunk[i]);
     kvc_launch_word(launch, arena->shift);
     kvc_launch_word(launch, arena->top);
-    kvc_launch_word(launch, arena->format.type);
     kvc_launch_word(launch, arena->format.head_size);
-    kvc_launch_word(launch, arena->format.row_bytes);
+    kvc_launch_word(launch, arena->format.key.type);
+    kvc_launch_word(launch, arena->format.key.bytes);
+    kvc_launch_word(launch, arena->format.value.type);
+    kvc_launch_word(launch, arena->format.value.bytes);
 }
 
 void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads) {

@@ -68,6 +68,14 @@ void kvc_offload_scale(struct kvc_device *device, const struct kvc_scale *args) 
     kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
+void kvc_offload_hadamard(struct kvc_device *device, const struct kvc_hadamard *args) {
+    KVC_ASSERT(kvc_offload_holds(args->x, (uint64_t)args->heads * args->d));
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_hadamard);
+    const uint32_t width = kvc_hadamard_width(args->d);
+    KVC_PUSH(&launch, args->x, width, kvc_hadamard_factor(width));
+    kvc_launch_groups(kvc_offload_of(device), &launch, (uint64_t)args->heads * args->d / width, 1, 1);
+}
+
 void kvc_offload_repeat_heads(struct kvc_device *device, const struct kvc_repeat_heads *args) {
     KVC_ASSERT(kvc_offload_holds(args->out, (uint64_t)args->rows * args->heads * args->copies * args->head_size));
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_repeat_heads);

@@ -43,7 +43,7 @@ static uint64_t unit_bytes(const struct kvc_select_scores *s, uint64_t *divisor)
     *divisor = 1;
     switch (s->kind) {
     case KVC_SCORE_EXACT:
-        return s->lists->format.row_bytes;
+        return s->lists->format.key.bytes;
     case KVC_SCORE_PAGE_BOUND: /* the kernel counts the sides that are read */
         return element;
     case KVC_SCORE_CHANNELS:
@@ -53,7 +53,7 @@ static uint64_t unit_bytes(const struct kvc_select_scores *s, uint64_t *divisor)
     if (s->pages)
         return s->dims * element;
     *divisor = s->head_size;
-    return (uint64_t)s->dims * s->lists->format.row_bytes;
+    return (uint64_t)s->dims * s->lists->format.key.bytes;
 }
 
 static void score_units(struct kvc_offload *offload, const struct kvc_select_scores *s, const struct parts *parts,

@@ -178,7 +178,7 @@ static const char *other_option(const struct bench_arguments *a, const struct be
                   {"--repeat", a->repeat != defaults->repeat},
                   {"--seed", a->seed != defaults->seed},
                   {"--math", a->common.math != NULL},
-                  {"--kv-type", a->common.cache_type != defaults->common.cache_type},
+                  {"--kv-type", memcmp(&a->common.cache_type, &defaults->common.cache_type, sizeof a->common.cache_type) != 0},
                   {"--ctx", a->common.context != defaults->common.context},
                   {"--chunk", a->common.chunk != defaults->common.chunk}};
 

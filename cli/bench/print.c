@@ -209,14 +209,14 @@ static bool has_ranks(void) { return cli_ranks() && kvc_ranks_count(cli_ranks())
 int bench_print(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                 const struct bench_decode *decode, size_t decodes) {
     const struct kvc_model_info *info = kvc_model_info(bench->model);
-    char text[3][32];
+    char text[3][32], types[KVC_ENTRY_TYPES_NAME];
     int status;
 
     printf("%s: %s parameters, weights %s (%s), loaded in %s\n", bench->a->shape ? bench->a->shape : bench->a->model,
            cli_number(info->parameters, text[0]), cli_bytes(info->weight_bytes, text[1]), info->weight_types,
            cli_time(bench->load_seconds, text[2]));
     printf("%s; math %s; memory reads at %.1f GB/s; cache entries %s\n", kvc_engine_backend(bench->engine),
-           cli_math_name(info->math), bench->bandwidth / 1e9, kvc_type_name(bench->a->common.cache_type));
+           cli_math_name(info->math), bench->bandwidth / 1e9, kvc_entry_types_name(bench->a->common.cache_type, types));
     status = prefills > 0 ? print_prefill(bench, prefill, prefills) : KVC_OK;
     if (status == KVC_OK && decodes > 0)
         status = print_decode(bench, decode, decodes);

@@ -76,7 +76,7 @@ static enum kvc_expected most_with_windows(const struct bench *bench, enum kvc_e
 /* Computes the predictions of the formulas and of the estimate. */
 static int expect_prefill(struct bench *bench, struct bench_prefill *result, uint64_t entry_bytes) {
     const struct kvc_geometry geometry = geometry_of(bench);
-    const enum kvc_type type = bench->a->common.cache_type;
+    const struct kvc_entry_types type = bench->a->common.cache_type;
     struct kvc_formula formula;
     struct kvc_estimate estimate;
     struct kvc_error error;

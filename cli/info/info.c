@@ -146,7 +146,7 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "prompt", "N", "tokens of the prompt; 0: the trained length", &a.prompt, 0, 1073741824, NULL},
         {CLI_INT, 0, "gen", "N", "tokens generated after the prompt", &a.generate, 0, 1073741824, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared", &a.specs, 0, 0, NULL},
-        {CLI_TYPE, 0, "kv-type", "TYPE", "type of the cache entries", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
+        CLI_KV_TYPE(&a.common.cache_type),
         {CLI_BYTES, 0, "mem", "SIZE",
          "limit of memory, such as 8G; the exit status is 1 if the model does not fit. The default is the memory that "
          "the machine, control groups and ulimit leave",

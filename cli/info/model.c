@@ -202,11 +202,11 @@ static json_t *fit_json(const char *spec, const struct fit *fit) {
 static int print_fits(const struct cli_command *command, const struct info_arguments *a, const struct fit *fits,
                       uint64_t prompt, const struct info_available *capacity) {
     struct cli_table *table = cli_table_open("<policy|entries|cache|state|peak|hidden|total|<fits|longest prompt");
-    char text[32], number[2][32];
+    char text[32], number[2][32], types[KVC_ENTRY_TYPES_NAME];
     int status;
 
     printf("\nAfter a prompt of %s tokens and %s generated ones, %s entries; %s %s\n", cli_number(prompt, number[0]),
-           cli_number((uint64_t)a->generate, number[1]), kvc_type_name(a->common.cache_type),
+           cli_number((uint64_t)a->generate, number[1]), kvc_entry_types_name(a->common.cache_type, types),
            capacity->bytes == UINT64_MAX ? "what" : cli_bytes(capacity->bytes, text),
            a->memory                       ? "may be used"
            : capacity->bytes == UINT64_MAX ? "is free here is not known"

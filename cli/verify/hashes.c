@@ -161,7 +161,7 @@ static int check_end(const struct cli_command *command, const struct verify_hash
 }
 
 static int read_line(const struct cli_command *command, struct verify_hashes *hashes, const char *line, size_t number) {
-    char name[300], type[16];
+    char name[300], type[KVC_ENTRY_TYPES_NAME];
     uint64_t hash[3] = {0, 0, 0}, cases;
     int arithmetic;
 
@@ -173,9 +173,9 @@ static int read_line(const struct cli_command *command, struct verify_hashes *ha
     }
     if (sscanf(line, "operation %299s %" SCNu64 " %16" SCNx64, name, &cases, &hash[0]) == 3)
         return hashes_add(command, hashes, false, name, cases, hash);
-    if (sscanf(line, "runs %16" SCNx64 " %" SCNd64 " %" SCNd64 " %15s", &hashes->model, &hashes->prompt, &hashes->steps,
+    if (sscanf(line, "runs %16" SCNx64 " %" SCNd64 " %" SCNd64 " %31s", &hashes->model, &hashes->prompt, &hashes->steps,
                type) == 4 &&
-        kvc_type_from_name(type, &hashes->type))
+        kvc_entry_types_from_name(type, &hashes->type))
         return KVC_OK;
     if (sscanf(line, "method %299s %16" SCNx64 " %16" SCNx64 " %16" SCNx64, name, &hash[0], &hash[1], &hash[2]) == 4)
         return hashes_add(command, hashes, true, name, 0, hash);
@@ -223,9 +223,10 @@ static int write_lines(const struct cli_command *command, const struct verify_ha
             fprintf(stream, "operation %s %" PRIu64 " %016" PRIx64 "\n", e->name, e->cases, e->hash[0]);
             continue;
         }
+        char type[KVC_ENTRY_TYPES_NAME];
         if (!runs)
             fprintf(stream, "runs %016" PRIx64 " %" PRId64 " %" PRId64 " %s\n", hashes->model, hashes->prompt,
-                    hashes->steps, kvc_type_name(hashes->type));
+                    hashes->steps, kvc_entry_types_name(hashes->type, type));
         runs = true;
         fprintf(stream, "method %s %016" PRIx64 " %016" PRIx64 " %016" PRIx64 "\n", e->name, e->hash[0], e->hash[1],
                 e->hash[2]);

@@ -365,7 +365,7 @@ static int match_stored(const struct runs *runs, const char *path, struct verify
         hashes->type = a->common.cache_type;
     } else if (status == KVC_OK &&
                (hashes->model != model || hashes->prompt != a->prompt || hashes->steps != a->steps ||
-                hashes->type != a->common.cache_type || (is_int8(runs) && a->model))) {
+                !kvc_entry_types_equal(hashes->type, a->common.cache_type) || (is_int8(runs) && a->model))) {
         for (size_t i = 0; i < hashes->count; i++)
             if (hashes->items[i].method)
                 hashes->items[i].name[0] = '\0';

@@ -50,7 +50,7 @@ void cli_leave_out(const struct cli_command *command, const struct kvc_engine *e
         struct kvc_error error;
 
         if (specs->items[i].letter == '*' &&
-            (kvc_formula(engine, specs->items[i].text, &geometry, KVC_F16, 1, 0, &formula, &error) != KVC_OK ||
+            (kvc_formula(engine, specs->items[i].text, &geometry, kvc_entry_types(KVC_F16), 1, 0, &formula, &error) != KVC_OK ||
              !suits(model, specs->items[i].text, &error))) {
             cli_warn(command, "%s is left out: %s", specs->items[i].text, error.text);
             free((char *)(uintptr_t)specs->items[i].text);

@@ -341,7 +341,7 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "gen", "N", "decode steps in a whole run", &a.steps, 0, 1048576, NULL},
         {CLI_INT, 0, "threads", "N", "threads; 0: one per core", &a.common.threads, 0, 1024, NULL},
         CLI_RANKS_OPTION(&a.common),
-        {CLI_TYPE, 0, "kv-type", "TYPE", "type of the cache entries", &a.common.cache_type, 0, 0, "f32|f16|q8_0"},
+        CLI_KV_TYPE(&a.common.cache_type),
         {CLI_INT, 0, "chunk", "N", "rows of a prompt computed at once", &a.common.chunk, 1, 65536, NULL},
         {CLI_TEXT, 0, "write-hashes", "FILE", "run ref alone and write the hashes that --against stored reads",
          &a.write, 0, 0, NULL},

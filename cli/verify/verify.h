@@ -31,7 +31,7 @@ struct verify_hashes {
     int arithmetic;
     uint64_t model; /* hash of the model of the whole runs; the members below also describe these runs */
     int64_t prompt, steps;
-    enum kvc_type type;
+    struct kvc_entry_types type;
 };
 int verify_hashes_read(const struct cli_command *command, struct verify_hashes *hashes);
 int verify_hashes_write(const struct cli_command *command, const struct verify_hashes *hashes, const char *path);

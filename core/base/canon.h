@@ -379,6 +379,13 @@ KVC_INLINE float kvc_e4m3_to_f32(kvc_u8 b) {
 #define KVC_LOAD_U16(bytes) ((kvc_u16)((bytes)[0] | (bytes)[1] << 8))
 #define KVC_HALF(bytes) kvc_f16_to_f32(KVC_LOAD_U16(bytes))
 
+/* ---- the Walsh-Hadamard transform of rotated cache entries ------------------------------------------------------ */
+
+/* Returns the number of channels that are transformed together: the largest power of two that divides d. */
+KVC_INLINE kvc_u32 kvc_hadamard_width(kvc_u32 d) { return d & (~d + 1u); }
+/* Returns the factor of each channel after the last step. */
+KVC_INLINE float kvc_hadamard_factor(kvc_u32 width) { return kvc_div(1.0f, kvc_sqrt((float)width)); }
+
 /* ---- Q8_0 cache entries ------------------------------------------------------------------------------------- */
 
 /* A group has at most 32 channels. scale = f16(amax / 127), where amax = max |x| over the values that are not NaN (from

@@ -4,6 +4,7 @@
 #define KVC_CORE_BASE_LISTS_H
 
 #include "core/base/integers.h"
+#include "core/base/types.h"
 #include "kvcull/policy.h"
 
 /* Repeats two checks of configure, for builds without configure. */
@@ -38,15 +39,30 @@ struct kvc_device {
     const struct kvc_log *log; /* of the engine that opened the device (core/base/log.h); NULL: none */
 };
 
-/* How entries are stored. A block holds KVC_BLOCK keys, then KVC_BLOCK values, each of row_bytes bytes. F32: d floats.
- * F16: d halves, rounded to nearest even; overflow saturates to 65504 and is counted. Q8_0: ceil(d/32) groups, each a
- * half scale (amax/127 rounded to F16) and its quants (int8; 32, or the rest of d): quant = rint(x / scale) clamped to
- * -127..127. A scale of 0 gives zeros, and a group with a NaN reads as NaN (canon.h). row_bytes = 2*ceil(d/32) + d. */
-struct kvc_entry_format {
+/* How entries are stored. A block holds KVC_BLOCK keys, then KVC_BLOCK values. Keys and values may differ in their type.
+ * core/base/entry_types.h defines the types. */
+struct kvc_row_format {
     enum kvc_type type;
-    uint32_t head_size;
-    uint32_t row_bytes;
+    uint32_t bytes; /* of one key or value */
 };
+struct kvc_entry_format {
+    uint32_t head_size;
+    struct kvc_row_format key, value;
+};
+/* Returns the format of entries with these types. */
+static inline struct kvc_entry_format kvc_entry_format(struct kvc_entry_types types, uint32_t head_size) {
+    return (struct kvc_entry_format){.head_size = head_size,
+                                     .key = {types.key, kvc_entry_row_bytes(types.key, head_size)},
+                                     .value = {types.value, kvc_entry_row_bytes(types.value, head_size)}};
+}
+/* Returns the types of entries of this format. */
+static inline struct kvc_entry_types kvc_format_types(const struct kvc_entry_format *format) {
+    return (struct kvc_entry_types){format->key.type, format->value.type};
+}
+/* Returns the size of a key and its value. */
+static inline uint32_t kvc_entry_bytes(const struct kvc_entry_format *format) {
+    return format->key.bytes + format->value.bytes;
+}
 
 /* A head may have one slot more than its blocks hold: an extra slot, for the entry that exists only within a decode
  * step. It is in an arena block that up to KVC_BLOCK heads share. In a block table its name is KVC_EXTRA_SLOT + block *
@@ -102,12 +118,12 @@ struct kvc_segment {
     struct kvc_lists *lists;
     const struct kvc_read_list *reads; /* NULL: all entries; otherwise the segment has one row */
     uint32_t row, rows, stored;
-    uint64_t *bytes_read; /* NULL, or a counter of bytes read: 2 * row_bytes per entry, over all KV heads */
+    uint64_t *bytes_read; /* NULL, or a counter of bytes read: kvc_entry_bytes per entry, over all KV heads */
 };
 
 /* How the dot product of a query and a key becomes a score: s = scale * dot and, if cap is not 0, s = kvc_capped(s,
  * cap). A scale of 0 stands for kvc_attention_scale(d). Neither scale nor cap is negative. If `integers` is true,
- * queries and Q8_0 entries are multiplied as integers (canon.h, "int8: attention over Q8_0 entries"). */
+ * queries and entries are multiplied as integers if their quants are integers (canon.h, "int8: attention over Q8_0 entries"). */
 struct kvc_scoring {
     float scale, cap;
     bool integers;
@@ -115,7 +131,7 @@ struct kvc_scoring {
 
 /* Returns true if the entries are multiplied as integers. */
 static inline bool kvc_scores_integers(struct kvc_scoring scoring, const struct kvc_entry_format *format) {
-    return scoring.integers && format->type == KVC_Q8_0;
+    return scoring.integers && kvc_type_is_integers(format->key.type) && kvc_type_is_integers(format->value.type);
 }
 
 /* Attention probabilities of `queries` queries of one session and layer, from q and the M and L that attention

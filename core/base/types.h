@@ -2,6 +2,7 @@
 #ifndef KVC_CORE_BASE_TYPES_H
 #define KVC_CORE_BASE_TYPES_H
 
+#include "core/base/entry_types.h"
 #include "core/base/weight_types.h"
 #include "kvcull.h"
 
@@ -22,5 +23,21 @@ size_t kvc_type_row_bytes(enum kvc_type type, uint64_t K);
 /* The names of all file types as one string literal: "F32, F16, ...". */
 #define KVC_TYPE_COMMA(a, NAME, name, ...) ", " #NAME
 #define KVC_TYPE_LIST (&KVC_WEIGHT_TYPES(KVC_TYPE_COMMA, )[2])
+
+/* ---- cache entries (entry_types.h) ---- */
+
+/* Returns the bytes of a key or a value of `head_size` channels, or 0 if cache entries cannot have the type. */
+uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size);
+/* Returns the bytes of a group of KVC_ENTRY_GROUP channels, or 0 if the type has no groups. */
+uint32_t kvc_entry_group_bytes(enum kvc_type type);
+/* Returns true if the quants of the type are integers of eight bits or fewer, without a minimum. */
+bool kvc_type_is_integers(enum kvc_type type);
+/* Returns true if keys and values of the type are rotated before they are stored. */
+bool kvc_type_is_rotated(enum kvc_type type);
+
+/* The names of the types as one string literal: " f32 f16 ...". */
+#define KVC_ENTRY_TYPE_NAME(a, NAME, name, ...) " " #name
+#define KVC_ENTRY_TYPE_LIST KVC_ENTRY_TYPES(KVC_ENTRY_TYPE_NAME, )
+#define KVC_ENTRY_TYPES_WANTED "keys and values cannot have this type: must be one of" KVC_ENTRY_TYPE_LIST
 
 #endif

@@ -23,7 +23,8 @@ enum kvc_further {
     KVC_FURTHER_sigmoid,
     KVC_FURTHER_chunks,
     KVC_FURTHER_maxima,
-    KVC_FURTHER_integers
+    KVC_FURTHER_integers,
+    KVC_FURTHER_packed
 };
 
 struct kvc_verify {
@@ -57,7 +58,7 @@ struct kvc_twin_lists {
 };
 
 struct kvc_lists_shape {
-    enum kvc_type type;
+    struct kvc_entry_types types;
     uint32_t kv_heads, head_size, columns;
     uint32_t most_blocks;     /* blocks per head: 1 to this number */
     bool ordered;             /* with order lists, in random order */
@@ -74,8 +75,8 @@ struct kvc_scoring kvc_verify_scoring(struct kvc_verify *v);
 struct kvc_twin kvc_verify_sinks(struct kvc_verify *v, uint32_t heads);
 /* Draws the number of query heads per KV head: 1, 4, 7 or 8; small: 1 to 3. */
 uint32_t kvc_verify_group(struct kvc_verify *v);
-/* Draws F32, F16 or Q8_0. */
-enum kvc_type kvc_verify_entry_type(struct kvc_verify *v);
+/* Draws the types of keys and values. */
+struct kvc_entry_types kvc_verify_entry_types(struct kvc_verify *v);
 
 /* Do not use two draws in one expression or call: the compiler chooses their order. */
 static inline uint32_t kvc_verify_draw(struct kvc_verify *v) { /* 32 random bits (splitmix64) */

@@ -52,7 +52,7 @@ KVC_CASE(append, 8) {
     memset(lists, 0, sizeof lists);
     for (; made < count && v->status == KVC_OK; made++) {
         uint32_t capacity = UINT32_MAX, stored;
-        shape.type = kvc_verify_entry_type(v);
+        shape.types = kvc_verify_entry_types(v);
         kvc_verify_lists(v, &shape, &lists[made]);
         for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
             if (lists[made].slots[h] - lists[made].count[h] < capacity)
@@ -97,6 +97,7 @@ KVC_CASE(append, 8) {
     for (uint32_t i = 0; i < made; i++)
         kvc_verify_lists_free(v, &lists[i]);
 }
+KVC_FURTHER_CASES(append, packed, 40)
 
 KVC_INJECT(drop, kvc_drop, kvc_take_one(device, args->lists))
 KVC_CASE(drop, 2) {
@@ -149,7 +150,7 @@ static void keys_case(struct kvc_verify *v, bool rotate) {
     struct kvc_twin k, cosine, sine;
     uint32_t rows = UINT32_MAX;
     shape.columns = first + d + kvc_verify_range(v, 0, 1);
-    shape.type = kvc_verify_entry_type(v);
+    shape.types = kvc_verify_entry_types(v);
     kvc_verify_lists(v, &shape, &lists);
     for (uint32_t h = 0; v->status == KVC_OK && h < shape.kv_heads; h++)
         rows = kvc_min_u32(lists.count[h], rows);
@@ -198,6 +199,7 @@ void kvc_inject_rotate_keys(struct kvc_device *device, const struct kvc_rotate_k
 }
 
 KVC_CASE(rotate_keys, 8) { keys_case(v, true); }
+KVC_FURTHER_CASES(rotate_keys, packed, 20)
 
 /* Creates lists with other numbers of slots per head: the buffers of dst, and the blocks that it has in addition to
  * src's. */
@@ -261,6 +263,7 @@ KVC_CASE(relayout, 6) {
     }
     kvc_verify_lists_free(v, &src);
 }
+KVC_FURTHER_CASES(relayout, packed, 20)
 
 KVC_INJECT(entries, kvc_entries,
            if (kvc_word_at(device, kvc_all_of(args->lists->count), args->head))
@@ -273,6 +276,7 @@ KVC_CASE(entries, 2) {
         kvc_verify_compare_lists(v, &lists);
     kvc_verify_lists_free(v, &lists);
 }
+KVC_FURTHER_CASES(entries, packed, 20)
 
 /* ---- attention ---- */
 
@@ -295,7 +299,7 @@ static void add_segment(struct kvc_verify *v, struct attention_case *c, struct k
     bool reads = kvc_verify_range(v, 0, 3) == 0;
     if (kvc_verify_range(v, 0, 9) == 0)
         rows = kvc_verify_range(v, 1, v->small ? 9 : 70);
-    shape->type = kvc_verify_entry_type(v);
+    shape->types = kvc_verify_entry_types(v);
     shape->ordered = kvc_verify_range(v, 0, 2) > 0;
     kvc_verify_lists(v, shape, &c->lists[i]);
     if (reads && v->status == KVC_OK) {
@@ -378,3 +382,4 @@ KVC_CASE(attention, 50) {
 KVC_FURTHER_CASES(attention, scoring, 20)
 KVC_FURTHER_CASES(attention, sinks, 20)
 KVC_FURTHER_CASES(attention, integers, 40)
+KVC_FURTHER_CASES(attention, packed, 100)

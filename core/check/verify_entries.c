@@ -42,6 +42,7 @@ KVC_CASE(entry_scores, 30) {
     kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(entry_scores, packed, 30)
 
 KVC_INJECT(lag_scores, kvc_lag_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(lag_scores, 30) {
@@ -63,6 +64,7 @@ KVC_CASE(lag_scores, 30) {
     kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(lag_scores, packed, 30)
 
 /* Plain random keys are rarely similar, so the thresholds are low. */
 KVC_INJECT(mix_redundancy, kvc_mix_redundancy, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
@@ -86,6 +88,7 @@ KVC_CASE(mix_redundancy, 20) {
     kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(mix_redundancy, packed, 20)
 
 KVC_INJECT(output_norms, kvc_output_norms,
            kvc_flip_score(device, args->lists, args->norms, args->stride, args->heads / args->lists->kv_heads))
@@ -113,6 +116,7 @@ KVC_CASE(output_norms, 20) {
         kvc_verify_compare(v, norms, (size_t)g * c.stride, count[g / group], "norm");
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(output_norms, packed, 20)
 
 KVC_INJECT(weigh_scores, kvc_weigh_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(weigh_scores, 20) {
@@ -196,6 +200,7 @@ KVC_CASE(expected_scores, 20) {
     kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(expected_scores, packed, 20)
 
 /* ---- TriAttention ---- */
 
@@ -224,3 +229,4 @@ KVC_CASE(series_scores, 20) {
     kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(series_scores, packed, 20)

@@ -96,6 +96,7 @@ KVC_CASE(leverage_scores, 30) {
     kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(leverage_scores, packed, 20)
 
 KVC_INJECT(standard_mix, kvc_standard_mix, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(standard_mix, 30) {

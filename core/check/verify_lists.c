@@ -10,14 +10,15 @@ struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, 
     static const uint32_t head_sizes[] = {8, 64, 80, 96, 128, 256, 8, 64, 80, 96, 128, 256, 2, 20, 33};
     static const uint32_t small_heads[] = {2, 8, 20, 33};
     struct kvc_lists_shape shape;
-    shape.type = kvc_verify_entry_type(v);
+    char types[KVC_ENTRY_TYPES_NAME];
+    shape.types = kvc_verify_entry_types(v);
     shape.kv_heads = kvc_verify_range(v, 1, v->small ? 2 : 3);
     shape.head_size = v->small ? kvc_verify_pick(v, small_heads) : kvc_verify_pick(v, head_sizes);
     shape.columns = columns;
     shape.most_blocks = kvc_verify_range(v, 1, v->small && most_blocks > 2 ? 2 : most_blocks);
     shape.ordered = ordered;
     shape.flavour = kvc_verify_flavour(v);
-    snprintf(v->shape, sizeof v->shape, "%s, kv_heads %u, d %u%s", kvc_type_name(shape.type), (unsigned)shape.kv_heads,
+    snprintf(v->shape, sizeof v->shape, "%s, kv_heads %u, d %u%s", kvc_entry_types_name(shape.types, types), (unsigned)shape.kv_heads,
              (unsigned)shape.head_size, ordered ? ", ordered" : "");
     return shape;
 }
@@ -35,7 +36,8 @@ uint32_t kvc_verify_group(struct kvc_verify *v) {
 struct kvc_scoring kvc_verify_scoring(struct kvc_verify *v) {
     static const float scales[] = {0.0f, 0.0721687824f, 0.0625f, 0.3f}, caps[] = {50.0f, 0.0f, 3.0f, 30.0f, 0.75f};
     struct kvc_scoring scoring = {.scale = 0.0f};
-    scoring.integers = v->further == KVC_FURTHER_integers;
+    scoring.integers =
+        v->further == KVC_FURTHER_integers || (v->further == KVC_FURTHER_packed && kvc_verify_range(v, 0, 1));
     if (v->further) {
         scoring.scale = kvc_verify_pick(v, scales);
         scoring.cap = kvc_verify_pick(v, caps);
@@ -52,11 +54,17 @@ struct kvc_twin kvc_verify_sinks(struct kvc_verify *v, uint32_t heads) {
     return kvc_verify_twin(v, heads * sizeof(float), values);
 }
 
-enum kvc_type kvc_verify_entry_type(struct kvc_verify *v) {
-    static const enum kvc_type types[] = {KVC_F32, KVC_F16, KVC_Q8_0};
+struct kvc_entry_types kvc_verify_entry_types(struct kvc_verify *v) {
+#define TYPE(a, NAME, ...) KVC_##NAME,
+    static const enum kvc_type few[] = {KVC_F32, KVC_F16, KVC_Q8_0}, all[] = {KVC_ENTRY_TYPES(TYPE, )};
     if (v->further == KVC_FURTHER_integers && kvc_verify_range(v, 0, 4))
-        return KVC_Q8_0;
-    return kvc_verify_pick(v, types);
+        return kvc_entry_types(KVC_Q8_0);
+    if (v->further != KVC_FURTHER_packed)
+        return kvc_entry_types(kvc_verify_pick(v, few));
+    struct kvc_entry_types types;
+    types.key = kvc_verify_pick(v, all);
+    types.value = kvc_verify_pick(v, all);
+    return kvc_verify_range(v, 0, 1) ? types : kvc_entry_types(types.key);
 }
 
 /* The contents of the lists on the host, before they are uploaded. */
@@ -191,12 +199,9 @@ static uint32_t scattered(const uint32_t *shuffle, uint32_t blocks, uint32_t i) 
     return member * (blocks / BLOCKS_IN_TILE) + shuffle[i / BLOCKS_IN_TILE];
 }
 
-static uint32_t row_bytes(enum kvc_type type, uint32_t d) {
-    return type == KVC_F32 ? 4 * d : type == KVC_F16 ? 2 * d : 2 * ((d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP) + d;
-}
 
 void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape, struct kvc_twin_lists *out) {
-    struct kvc_entry_format format = {shape->type, shape->head_size, row_bytes(shape->type, shape->head_size)};
+    struct kvc_entry_format format = kvc_entry_format(shape->types, shape->head_size);
     struct plan plan;
     struct kvc_twin base, count, blocks, order = {{NULL, NULL}}, position = {{NULL, NULL}}, state = {{NULL, NULL}};
     uint32_t *shuffle = NULL, *numbers[2];

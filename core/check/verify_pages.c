@@ -53,7 +53,7 @@ static struct kvc_twin make_side(struct kvc_verify *v, enum kvc_type type, size_
 
 /* Creates pages for all places, with arbitrary contents. */
 void kvc_verify_pages(struct kvc_verify *v, struct kvc_verify_places *c, uint32_t page, bool low) {
-    enum kvc_type type = c->shape.type == KVC_F16 ? KVC_F16 : KVC_F32;
+    enum kvc_type type = c->shape.types.key == KVC_F16 ? KVC_F16 : KVC_F32;
     uint32_t stride = (c->most + page - 1) / page + kvc_verify_range(v, 1, 5);
     size_t n = (size_t)c->shape.kv_heads * c->shape.head_size * stride;
     enum kvc_flavour flavour = kvc_verify_flavour(v);
@@ -188,6 +188,7 @@ KVC_CASE(pages_update, 20) {
     }
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(pages_update, packed, 20)
 
 KVC_INJECT(value_sums, kvc_value_sums, kvc_flip(device, args->sums, 0))
 KVC_CASE(value_sums, 12) {
@@ -207,6 +208,7 @@ KVC_CASE(value_sums, 12) {
     }
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(value_sums, packed, 20)
 
 KVC_INJECT(mix_mean, kvc_mix_mean, kvc_flip(device, args->out, 0))
 KVC_CASE(mix_mean, 12) {

@@ -315,6 +315,20 @@ KVC_CASE(scale, 12) {
         kvc_verify_compare(v, y, 0, n, "y");
 }
 
+KVC_INJECT(hadamard, kvc_hadamard, if (args->heads) kvc_flip(device, args->x, (size_t)args->heads * args->d - 1))
+KVC_CASE(hadamard, 12) {
+    static const uint32_t sizes[] = {1, 2, 3, 8, 20, 33, 64, 80, 96, 128, 256, 512};
+    const uint32_t heads = kvc_verify_range(v, 1, v->small ? 20 : 300), d = kvc_verify_pick(v, sizes);
+    const size_t n = (size_t)heads * d;
+    const struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
+    snprintf(v->shape, sizeof v->shape, "heads %u, d %u", (unsigned)heads, (unsigned)d);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->hadamard(
+            v->device[side], &(struct kvc_hadamard){.x = kvc_verify_span(x, side), .heads = heads, .d = d});
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, x, 0, n, "x");
+}
+
 KVC_INJECT(repeat_heads, kvc_repeat_heads,
            if (args->rows)
                kvc_flip(device, args->out, (size_t)args->rows * args->heads * args->copies * args->head_size - 1))

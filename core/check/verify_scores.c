@@ -134,6 +134,7 @@ KVC_CASE(window_mass, 20) {
     }
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(window_mass, packed, 40)
 
 KVC_FURTHER_CASES(window_mass, scoring, 10)
 KVC_FURTHER_CASES(window_mass, integers, 15)
@@ -168,6 +169,7 @@ KVC_CASE(window_moments, 15) {
     }
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(window_moments, packed, 20)
 
 KVC_FURTHER_CASES(window_moments, scoring, 10)
 KVC_FURTHER_CASES(window_moments, integers, 15)
@@ -197,6 +199,7 @@ KVC_CASE(accumulate, 20) {
     }
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(accumulate, packed, 20)
 
 KVC_FURTHER_CASES(accumulate, scoring, 10)
 KVC_FURTHER_CASES(accumulate, integers, 15)
@@ -218,6 +221,7 @@ KVC_CASE(ring_write, 15) {
     }
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(ring_write, packed, 20)
 
 KVC_FURTHER_CASES(ring_write, scoring, 10)
 KVC_FURTHER_CASES(ring_write, integers, 15)

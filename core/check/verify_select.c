@@ -131,6 +131,7 @@ KVC_CASE(select_scores, 50) {
     }
     kvc_verify_lists_free(v, &c.lists);
 }
+KVC_FURTHER_CASES(select_scores, packed, 60)
 
 KVC_FURTHER_CASES(select_scores, scoring, 40)
 KVC_FURTHER_CASES(select_scores, sinks, 40)
@@ -180,6 +181,7 @@ KVC_CASE(select_scores_reads, 40) {
 KVC_FURTHER_CASES(select_scores_reads, scoring, 30)
 KVC_FURTHER_CASES(select_scores_reads, sinks, 30)
 KVC_FURTHER_CASES(select_scores_reads, integers, 20)
+KVC_FURTHER_CASES(select_scores_reads, packed, 40)
 
 KVC_INJECT(cut_reads, kvc_cut_reads, kvc_change_index(device, args->lists, args->reads))
 KVC_CASE(cut_reads, 40) {

@@ -55,7 +55,7 @@ static uint64_t needed(const struct need *need, const char *spec, uint64_t token
     for (uint32_t l = 0; windows && l < network->layers; l++)
         windows[l] = network->layer[l].window;
     const enum kvc_status status = kvc_estimate_windows(s->engine, spec, &s->runner->geometry, windows, network->hidden,
-                                                        s->cache.format.type, tokens, 0, &e, NULL);
+                                                        kvc_session_cache_type(s), tokens, 0, &e, NULL);
     free(windows);
     if (status != KVC_OK)
         return 0;

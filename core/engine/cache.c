@@ -5,26 +5,14 @@
 #include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/log.h"
+#include "core/base/types.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size) {
-    switch (type) {
-    case KVC_F32:
-        return 4 * head_size;
-    case KVC_F16:
-        return 2 * head_size;
-    case KVC_Q8_0:
-        return 2 * (uint32_t)kvc_divide_up(head_size, 32) + head_size;
-    default:
-        return 0;
-    }
+static uint64_t block_bytes(const struct kvc_entry_format *format) {
+    return (uint64_t)KVC_BLOCK * kvc_entry_bytes(format);
 }
-
-static uint64_t block_bytes(const struct kvc_entry_format *format) { return 2ull * KVC_BLOCK * format->row_bytes; }
-
-static uint64_t entry_bytes(const struct kvc_entry_format *format) { return 2ull * format->row_bytes; }
 
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries) {
     return kvc_divide_up(entries, KVC_BLOCK) * block_bytes(format);
@@ -56,7 +44,8 @@ enum kvc_status kvc_cache_open(struct kvc_device *device, struct kvc_extra_slots
     if (!cache->layer)
         return kvc_fail(error, KVC_RESOURCE, "cache: no memory for the lists of %u layers", layers);
     cache->layers = layers;
-    KVC_ASSERT(format->row_bytes == kvc_entry_row_bytes(format->type, format->head_size));
+    KVC_ASSERT(format->key.bytes == kvc_entry_row_bytes(format->key.type, format->head_size));
+    KVC_ASSERT(format->value.bytes == kvc_entry_row_bytes(format->value.type, format->head_size));
     for (uint32_t l = 0; l < layers; l++) {
         struct kvc_lists *lists = &cache->layer[l].lists;
         cache->layer[l].before = kvc_cache_lists(cache);
@@ -101,7 +90,7 @@ static uint64_t free_head(struct kvc_cache *cache, const struct kvc_cache_layer 
         cache->device->ops->arena_return(cache->device, cache->store->arena, whole - from, names + from);
     if (had % KVC_BLOCK)
         kvc_extra_slots_free(cache->store, 1, names + whole);
-    return (kvc_slots_hold(had) - kept) * entry_bytes(&cache->format);
+    return (kvc_slots_hold(had) - kept) * kvc_entry_bytes(&cache->format);
 }
 
 void kvc_cache_close(struct kvc_cache *cache) {
@@ -213,7 +202,7 @@ static enum kvc_status cache_take(struct kvc_cache *cache, const struct kvc_list
         fresh->extra_slots += then != kept && then % KVC_BLOCK;
     }
     const uint64_t bytes =
-        fresh->blocks * block_bytes(&cache->format) + fresh->extra_slots * entry_bytes(&cache->format);
+        fresh->blocks * block_bytes(&cache->format) + fresh->extra_slots * kvc_entry_bytes(&cache->format);
     fresh->block = malloc(((size_t)fresh->blocks + fresh->extra_slots) * sizeof(uint32_t) + 1);
     if (!fresh->block)
         return kvc_fail(error, KVC_RESOURCE, "cache: no memory for a block list");

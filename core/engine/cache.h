@@ -39,7 +39,6 @@ static inline bool kvc_cache_layer_fits(const struct kvc_cache_layer *layer) {
     return !base || base[0] == 0;
 }
 
-uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size);
 /* Returns the bytes of the blocks that `entries` entries of one head take. */
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries);
 

@@ -55,7 +55,8 @@ enum kvc_status kvc_cache_lay_out(struct kvc_cache *cache, uint32_t l, const uin
 struct list {
     const struct kvc_cache *cache;
     const struct kvc_lists *lists;
-    uint32_t h, slots, count, row; /* row: bytes of a key */
+    uint32_t h, slots, count;
+    uint32_t key, value; /* bytes of a key and of a value */
     const uint32_t *names;         /* names of its blocks */
     uint32_t *order;               /* [slots] */
     uint32_t *index;               /* [slots]: index of the slot's entry, or NO_INDEX */
@@ -80,12 +81,13 @@ static enum kvc_status list_open(const struct kvc_cache *cache, uint32_t l, uint
                           .h = h,
                           .slots = slots,
                           .count = layer->count[h],
-                          .row = cache->format.row_bytes,
+                          .key = cache->format.key.bytes,
+                          .value = cache->format.value.bytes,
                           .names = slots ? layer->blocks + kvc_first_block(layer->lists.host_base[h], h) : NULL,
                           .order = malloc(slots * sizeof(uint32_t) + 1),
                           .index = malloc(slots * sizeof(uint32_t) + 1),
                           .words = malloc(slots * sizeof(uint32_t) + 1),
-                          .block = malloc(2 * (size_t)KVC_BLOCK * cache->format.row_bytes)};
+                          .block = malloc((size_t)KVC_BLOCK * kvc_entry_bytes(&cache->format))};
     if (list->order && list->index && list->words && list->block)
         return KVC_OK;
     list_close(list);
@@ -108,7 +110,7 @@ size_t kvc_cache_list_bytes(const struct kvc_cache *cache, uint32_t l, uint32_t 
     const struct kvc_cache_layer *layer = &cache->layer[l];
     const size_t columns = layer->lists.state ? layer->lists.columns : 0;
     return layer->count[h] *
-           (2 * (size_t)cache->format.row_bytes + (layer->lists.order ? sizeof(int32_t) : 0) + columns * sizeof(float));
+           (kvc_entry_bytes(&cache->format) + (layer->lists.order ? sizeof(int32_t) : 0) + columns * sizeof(float));
 }
 
 static void find_indices(const struct list *list) {
@@ -133,20 +135,20 @@ static void read_block(const struct list *list, uint32_t b, unsigned char *keys,
     const uint32_t first = b * KVC_BLOCK;
     KVC_ASSERT(first < list->slots);
     const uint32_t some = list->slots - first < KVC_BLOCK ? 1 : KVC_BLOCK; /* an extra slot is read on its own */
-    const size_t row = list->row, half = KVC_BLOCK * row;
+    const size_t key = list->key, value = list->value, half = KVC_BLOCK * key;
     bool used = false;
     for (uint32_t s = 0; s < some; s++)
         used = used || list->index[first + s] != NO_INDEX;
     if (!used)
         return;
-    device->ops->arena_read(device, arena, list->names[b], 0, list->block, some * row);
-    device->ops->arena_read(device, arena, list->names[b], half, list->block + half, some * row);
+    device->ops->arena_read(device, arena, list->names[b], 0, list->block, some * key);
+    device->ops->arena_read(device, arena, list->names[b], half, list->block + half, some * value);
     for (uint32_t s = 0; s < some; s++) {
         const uint32_t index = list->index[first + s];
         if (index == NO_INDEX)
             continue;
-        memcpy(keys + index * row, list->block + s * row, row);
-        memcpy(values + index * row, list->block + half + s * row, row);
+        memcpy(keys + index * key, list->block + s * key, key);
+        memcpy(values + index * value, list->block + half + s * value, value);
     }
 }
 
@@ -166,11 +168,11 @@ enum kvc_status kvc_cache_read_list(const struct kvc_cache *cache, uint32_t l, u
     const enum kvc_status status = list_open(cache, l, h, &list, error);
     if (status != KVC_OK)
         return status;
-    const size_t side = (size_t)list.count * list.row;
+    const size_t keys = (size_t)list.count * list.key;
     find_indices(&list);
     for (uint32_t b = 0; b < kvc_slots_blocks(list.slots); b++)
-        read_block(&list, b, bytes, bytes + side);
-    bytes += 2 * side;
+        read_block(&list, b, bytes, bytes + keys);
+    bytes += keys + (size_t)list.count * list.value;
     if (list.lists->order) {
         device->ops->download(device, list.words, part_of(&list, list.lists->position), list.slots * sizeof(int32_t));
         bytes = put_words(&list, bytes);
@@ -210,14 +212,15 @@ enum kvc_status kvc_cache_write_list(struct kvc_cache *cache, uint32_t l, uint32
     enum kvc_status status = list_open(cache, l, h, &list, error);
     if (status != KVC_OK)
         return status;
-    const size_t row = list.row, side = list.count * row, half = KVC_BLOCK * row;
+    const size_t key = list.key, value = list.value, keys = list.count * key, half = KVC_BLOCK * key;
     for (uint32_t first = 0; first < list.count; first += KVC_BLOCK) {
-        const size_t some = kvc_min_u32(list.count - first, KVC_BLOCK) * row;
+        const size_t some = kvc_min_u32(list.count - first, KVC_BLOCK);
         const uint32_t name = list.names[first / KVC_BLOCK];
-        device->ops->arena_write(device, cache->store->arena, name, 0, bytes + first * row, some);
-        device->ops->arena_write(device, cache->store->arena, name, half, bytes + side + first * row, some);
+        device->ops->arena_write(device, cache->store->arena, name, 0, bytes + first * key, some * key);
+        device->ops->arena_write(device, cache->store->arena, name, half, bytes + keys + first * value,
+                                 some * value);
     }
-    bytes += 2 * side;
+    bytes += keys + list.count * value;
     if (list.lists->order) {
         status = write_positions(&list, bytes, tokens, error);
         bytes += list.count * sizeof(int32_t);
@@ -242,10 +245,10 @@ enum kvc_status kvc_cache_clone(struct kvc_cache *cache, const struct kvc_cache 
                                 struct kvc_error *error) {
     struct kvc_device *device = cache->device;
     const struct kvc_lists *to = &cache->layer[l].lists, *source = &from->layer[l].lists;
-    const size_t row = cache->format.row_bytes, half = KVC_BLOCK * row;
+    const size_t row[2] = {cache->format.key.bytes, cache->format.value.bytes}, half = KVC_BLOCK * row[0];
     if (!source->host_base)
         return KVC_OK;
-    unsigned char *entry = malloc(row);
+    unsigned char *entry = malloc(kvc_entry_bytes(&cache->format));
     if (!entry)
         return kvc_fail(error, KVC_RESOURCE, "cache: no memory for an entry");
     for (uint32_t h = 0; h < to->kv_heads; h++) {
@@ -259,9 +262,9 @@ enum kvc_status kvc_cache_clone(struct kvc_cache *cache, const struct kvc_cache 
             continue;
         for (size_t side = 0; side < 2; side++) {
             const uint32_t b = slots / KVC_BLOCK;
-            device->ops->arena_read(device, cache->store->arena, names[b], side * half, entry, row);
+            device->ops->arena_read(device, cache->store->arena, names[b], side * half, entry, row[side]);
             device->ops->arena_write(device, cache->store->arena, cache->layer[l].blocks[first + b], side * half, entry,
-                                     row);
+                                     row[side]);
         }
     }
     free(entry);

@@ -12,8 +12,8 @@ uint32_t kvc_cache_head_slots(const struct kvc_cache *cache, uint32_t layer, uin
 enum kvc_status kvc_cache_lay_out(struct kvc_cache *cache, uint32_t layer, const uint32_t *slots,
                                   const uint32_t *counts, uint32_t columns, bool ordered, struct kvc_error *error);
 
-/* Returns the size in bytes of a list as kvc_cache_read_list writes it, by index: keys [count, row_bytes]; values
- * [count, row_bytes]; positions int32 [count] if the list has an order; state columns float32 [columns, count]. */
+/* Returns the size in bytes of a list as kvc_cache_read_list writes it, by index: keys [count, key bytes]; values
+ * [count, value bytes]; positions int32 [count] if the list has an order; state columns float32 [columns, count]. */
 size_t kvc_cache_list_bytes(const struct kvc_cache *cache, uint32_t layer, uint32_t h);
 enum kvc_status kvc_cache_read_list(const struct kvc_cache *cache, uint32_t layer, uint32_t h, unsigned char *bytes,
                                     struct kvc_error *error);

@@ -22,13 +22,27 @@ static struct kvc_span row_of(const struct kvc_growable *growable, uint32_t i, s
     return kvc_growable_at(growable, i * width * sizeof(float));
 }
 
-/* Projects the rows to queries, keys and values. If a method has positions=cache, the queries and keys are rotated by
+/* Returns how many sessions from the i-th on have entries of the same types. */
+static uint32_t same_types(const struct kvc_step *step, uint32_t i) {
+    const struct kvc_entry_types types = kvc_session_cache_type(step->session[i]);
+    uint32_t n = 1;
+    while (i + n < step->count && kvc_entry_types_equal(kvc_session_cache_type(step->session[i + n]), types))
+        n++;
+    return n;
+}
+
+/* Projects the rows to queries, keys and values, in the form in which they are stored. If a method has positions=cache, the queries and keys are rotated by
  * their indices instead of their positions. */
 static void project(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_project_queries_keys(step->runner, &step->runner->step, layer, step->first, step->count);
     for (uint32_t i = 0; i < step->count; i++)
         kvc_cache_positions_rotate(step->session[i], layer, i, 1);
     kvc_runner_project_values(step->runner, layer, step->count);
+    for (uint32_t i = 0, rows; i < step->count; i += rows) {
+        rows = same_types(step, i);
+        kvc_runner_transform(step->runner, &step->session[i]->cache.format, i, rows, row_of(&step->runner->k, 0, 0),
+                             row_of(&step->runner->v, 0, 0));
+    }
 }
 
 /* Appends each row's key and value to its session's lists. If a select method keeps a view (a subset of the entries),
@@ -82,6 +96,10 @@ static void step_attend(const struct kvc_step *step, uint32_t layer) {
     for (uint32_t i = 0; i < step->count; i++)
         if (!step->session[i]->failed)
             kvc_select_mix(step->session[i], layer, runner->segments[i].reads, row_of(&runner->attended, i, width));
+    for (uint32_t i = 0, rows; i < step->count; i += rows) {
+        rows = same_types(step, i);
+        kvc_runner_transform_back(runner, &step->session[i]->cache.format, i, rows);
+    }
 }
 
 /* Sends the attention output and the list of read entries to the session's observers. */

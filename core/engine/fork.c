@@ -23,7 +23,7 @@ enum kvc_status kvc_session_fork(struct kvc_session *session, struct kvc_session
     *copy = NULL;
     kvc_session_defaults(&options);
     options.policy = session->policy->spec;
-    options.cache_type = session->cache.format.type;
+    options.cache_type = kvc_session_cache_type(session);
     options.chunk = session->chunk;
     options.memory_limit = session->cache.limit_bytes;
     options.record_reads = session->record.reads;

@@ -127,11 +127,15 @@ static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t cou
     const enum kvc_status status = source->project(source->user, layer, part, &projected, error);
     if (status != KVC_OK)
         return status;
+    struct kvc_runner *runner = part->session->runner;
+    const struct kvc_entry_format *format = &part->session->cache.format; /* all sessions have the same types */
+    kvc_runner_transform(runner, format, 0, part->rows, projected.k, projected.v);
     for (size_t i = 0; i < count; i++)
         if (sessions[i]->prompt.has_rows)
             pass_append(sessions[i], layer, part, &projected);
     if (!projected.entries_only) {
         pass_attend(part->session, layer, part);
+        kvc_runner_transform_back(runner, format, 0, part->rows);
         for (size_t i = 0; i < count; i++)
             if (kvc_session_lives(sessions[i]))
                 keep_queries(sessions[i], layer, part);

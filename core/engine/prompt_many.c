@@ -49,7 +49,7 @@ static bool may_share(const struct kvc_session *session) {
 
 /* Returns true if both sessions compute the same rows, in the same parts, from the same entries. */
 static bool alike(const struct kvc_session *a, const struct kvc_session *b, uint32_t rows) {
-    return a->cache.format.type == b->cache.format.type && a->chunk == b->chunk &&
+    return kvc_entry_types_equal(kvc_session_cache_type(a), kvc_session_cache_type(b)) && a->chunk == b->chunk &&
            kvc_prompt_long_rope(a, rows) == kvc_prompt_long_rope(b, rows);
 }
 

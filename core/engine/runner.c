@@ -200,6 +200,29 @@ void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segm
         append_repeated(runner, n, k, v, positions);
 }
 
+static void transform(struct kvc_runner *runner, struct kvc_span x, uint32_t row, uint32_t rows, uint32_t heads) {
+    const uint32_t d = runner->geometry.head_size;
+    x.offset += (size_t)row * heads * d * sizeof(float);
+    runner->device->ops->hadamard(runner->device, &(struct kvc_hadamard){.x = x, .heads = rows * heads, .d = d});
+}
+
+void kvc_runner_transform(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row, uint32_t rows,
+                          struct kvc_span k, struct kvc_span v) {
+    const struct kvc_geometry *g = &runner->geometry;
+    if (kvc_type_is_rotated(format->key.type)) {
+        transform(runner, at(&runner->q, 0, 0), row, rows, g->heads);
+        transform(runner, k, row, rows, g->kv_heads);
+    }
+    if (kvc_type_is_rotated(format->value.type))
+        transform(runner, v, row, rows, g->kv_heads);
+}
+
+void kvc_runner_transform_back(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row,
+                               uint32_t rows) {
+    if (kvc_type_is_rotated(format->value.type))
+        transform(runner, at(&runner->attended, 0, 0), row, rows, runner->geometry.heads);
+}
+
 void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
                        const struct kvc_segment *segments, size_t count) {
     const struct kvc_geometry *g = &runner->geometry;

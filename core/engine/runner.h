@@ -38,7 +38,7 @@ struct kvc_runner {
     const struct kvc_network *network; /* NULL: replay */
     struct kvc_geometry geometry;      /* this rank's geometry */
     struct kvc_geometry model;         /* geometry of all ranks together, which policies use */
-    struct kvc_extra_slots store[3];   /* allocators for F32, F16 and Q8_0, created on first use */
+    struct kvc_extra_slots *stores;    /* allocators of cache entries, one for each pair of types, as a linked list */
     bool per_head;                     /* some session's cache has a list per query head */
 
     /* float32 scratch for the rows of the current layer; H query heads of d channels, H_kv key-value heads */
@@ -128,6 +128,12 @@ void kvc_runner_project_values(struct kvc_runner *runner, uint32_t layer, uint32
 /* Appends the segments' stored rows to their lists. k, v [rows, H_kv, d], positions int32 [rows]. */
 void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segments, size_t count, struct kvc_span k,
                        struct kvc_span v, struct kvc_span positions);
+/* Transform rows as hadamard does if the entries' types are rotated: before they are appended, queries with keys, and
+ * values; after attention, its output. `row` counts from the first row of the batch's part in the buffers. */
+void kvc_runner_transform(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row, uint32_t rows,
+                          struct kvc_span k, struct kvc_span v);
+void kvc_runner_transform_back(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row,
+                               uint32_t rows);
 /* Computes attended, maximum and sum of the segments' rows from q. `row` is the batch row of the segments' row 0. */
 void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
                        const struct kvc_segment *segments, size_t count);

@@ -108,10 +108,12 @@ void kvc_runner_close(struct kvc_runner *runner) {
     kvc_delta_free(runner->device, &runner->delta);
     kvc_batch_free(runner, &runner->prompt);
     kvc_batch_free(runner, &runner->step);
-    for (size_t i = 0; i < 3; i++) {
-        if (runner->store[i].arena)
-            runner->device->ops->arena_free(runner->device, runner->store[i].arena);
-        free(runner->store[i].block);
+    for (struct kvc_extra_slots *store = runner->stores, *next; store; store = next) {
+        next = store->next;
+        if (store->arena)
+            runner->device->ops->arena_free(runner->device, store->arena);
+        free(store->block);
+        free(store);
     }
     free(runner->segments);
     free(runner->windows);
@@ -124,8 +126,19 @@ void kvc_runner_close(struct kvc_runner *runner) {
 
 enum kvc_status kvc_runner_store(struct kvc_runner *runner, const struct kvc_entry_format *format,
                                  struct kvc_extra_slots **store, struct kvc_error *error) {
-    struct kvc_extra_slots *found = &runner->store[format->type == KVC_F32 ? 0 : format->type == KVC_F16 ? 1 : 2];
-    found->device = runner->device;
+    const struct kvc_entry_types types = kvc_format_types(format);
+    struct kvc_extra_slots *found = runner->stores;
+    while (found && !kvc_entry_types_equal(found->types, types))
+        found = found->next;
+    if (!found) {
+        found = calloc(1, sizeof *found);
+        if (!found)
+            return kvc_fail(error, KVC_RESOURCE, "runner: no memory for a store of cache entries");
+        found->device = runner->device;
+        found->types = types;
+        found->next = runner->stores;
+        runner->stores = found;
+    }
     *store = found;
     return found->arena ? KVC_OK : runner->device->ops->arena_create(runner->device, format, &found->arena, error);
 }

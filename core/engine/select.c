@@ -159,7 +159,7 @@ static enum kvc_status make_pages(struct kvc_session *session, uint32_t layer, u
                                   struct kvc_error *error) {
     struct kvc_select_layer *select = &session->select.layer[layer];
     struct kvc_cache *cache = &session->cache;
-    const enum kvc_type type = cache->format.type == KVC_F16 ? KVC_F16 : KVC_F32;
+    const enum kvc_type type = cache->format.key.type == KVC_F16 ? KVC_F16 : KVC_F32;
     KVC_ASSERT(page > 0 && stride > 0);
     const size_t value = type == KVC_F16 ? 2 : 4;
     free_pages(session, select);

@@ -14,7 +14,7 @@
 
 void kvc_session_defaults(struct kvc_session_options *options) {
     memset(options, 0, sizeof *options);
-    options->cache_type = KVC_F16;
+    options->cache_type = kvc_entry_types(KVC_F16);
 }
 
 /* Sets the memory kind of every buffer that a session creates on demand. */
@@ -93,6 +93,7 @@ static void log_session(const struct kvc_session *session) {
                                                  KVC_STAGE_SELECT, KVC_STAGE_DECODE};
     const struct kvc_log *log = &session->engine->log;
     const struct kvc_entry_format *format = &session->cache.format;
+    char types[KVC_ENTRY_TYPES_NAME];
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         const struct kvc_method *owner = kvc_policy_owner(session->policy, stages[i]);
         if (owner)
@@ -102,8 +103,23 @@ static void log_session(const struct kvc_session *session) {
     KVC_LOG(
         log, KVC_LOG_INFO, KVC_LOG_CACHE,
         "session with %s: %s entries of %u bytes, %u lists in %u layers, blocks of %u entries; up to %u rows at once",
-        session->policy->spec, kvc_type_name(format->type), 2 * format->row_bytes, kvc_cache_lists(&session->cache),
+        session->policy->spec, kvc_entry_types_name(kvc_format_types(format), types), kvc_entry_bytes(format), kvc_cache_lists(&session->cache),
         session->cache.layers, KVC_TILE, session->chunk);
+}
+
+/* Checks that no method reads single channels of entries whose channels are mixed. */
+static enum kvc_status check_types(const struct kvc_policy *policy, struct kvc_entry_types types,
+                                   struct kvc_error *error) {
+    char text[KVC_ENTRY_TYPES_NAME];
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_policy_class *method = policy->method[i].policy;
+        if (method->channels && kvc_type_is_rotated(types.key))
+            return kvc_fail(error, KVC_USAGE,
+                            "policy %s: reads single channels of keys, which entries of type %s do not keep: use "
+                            "k=q8_0,v=%s",
+                            method->name, kvc_entry_types_name(types, text), kvc_type_name(types.value));
+    }
+    return KVC_OK;
 }
 
 static enum kvc_status create(struct kvc_runner *runner, const struct kvc_session_options *options,
@@ -114,9 +130,8 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
         options = &defaults;
     }
     const struct kvc_geometry *g = &runner->geometry;
-    if (options->cache_type != KVC_F32 && options->cache_type != KVC_F16 && options->cache_type != KVC_Q8_0)
-        return kvc_fail(error, KVC_USAGE, "session: a cache of %s: must be f32, f16 or q8_0",
-                        kvc_type_name(options->cache_type));
+    if (!kvc_entry_types_valid(options->cache_type))
+        return kvc_fail(error, KVC_USAGE, "session: " KVC_ENTRY_TYPES_WANTED);
     struct kvc_session *made = calloc(1, sizeof *made);
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "session: no memory");
@@ -131,10 +146,11 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     made->expected = options->expected;
     made->record.reads = options->record_reads;
     set_kinds(made);
-    const struct kvc_entry_format format = {options->cache_type, g->head_size,
-                                            kvc_entry_row_bytes(options->cache_type, g->head_size)};
+    const struct kvc_entry_format format = kvc_entry_format(options->cache_type, g->head_size);
     struct kvc_extra_slots *store;
     enum kvc_status status = kvc_policy_parse(runner->engine, options->policy, &made->policy, error);
+    if (status == KVC_OK)
+        status = check_types(made->policy, options->cache_type, error);
     if (status == KVC_OK)
         status = kvc_policy_open(made->policy, &runner->model, &made->use, error);
     if (status == KVC_OK)
@@ -244,7 +260,7 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
                 stats->entries_most = entries;
         }
     }
-    stats->entry_bytes = 2ull * cache->format.row_bytes;
+    stats->entry_bytes = kvc_entry_bytes(&cache->format);
     KVC_ASSERT(stats->entries_most <= stats->entries);
     stats->cache_bytes = cache->cache_bytes;
     stats->state_bytes = cache->state_bytes;
@@ -288,4 +304,6 @@ enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_
 
 const char *kvc_session_policy(const struct kvc_session *session) { return session->policy->spec; }
 
-enum kvc_type kvc_session_cache_type(const struct kvc_session *session) { return session->cache.format.type; }
+struct kvc_entry_types kvc_session_cache_type(const struct kvc_session *session) {
+    return kvc_format_types(&session->cache.format);
+}

@@ -155,7 +155,7 @@ static void check_lists(struct kvc_archive *a, const struct kvc_session *session
     const struct kvc_cache *cache = &session->cache;
     const uint64_t surplus = kvc_policy_surplus(session->policy, l) + (uint64_t)ADDED_ROWS;
     const uint64_t entry =
-        2ull * cache->format.row_bytes + (shape->ordered ? sizeof(int32_t) : 0) + (uint64_t)columns * sizeof(float);
+        kvc_entry_bytes(&cache->format) + (shape->ordered ? sizeof(int32_t) : 0) + (uint64_t)columns * sizeof(float);
     for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads && kvc_archive_fine(a); h++) {
         const uint32_t count = shape->count[h];
         if (count > session->tokens || shape->slots[h] > kvc_round_up(count + surplus, KVC_TILE) + KVC_EXTRA_SLOTS)

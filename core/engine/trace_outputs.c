@@ -126,6 +126,10 @@ void kvc_trace_scale(struct kvc_trace *trace, const struct kvc_scale *args) {
     put_flat(trace, "scale", args->y, args->n);
 }
 
+void kvc_trace_hadamard(struct kvc_trace *trace, const struct kvc_hadamard *args) {
+    put_flat(trace, "hadamard", args->x, (size_t)args->heads * args->d);
+}
+
 void kvc_trace_repeat_heads(struct kvc_trace *trace, const struct kvc_repeat_heads *args) {
     put_rows(trace, FLOATS("repeat_heads", "out"), args->out, 0, args->rows, args->heads * args->copies,
              args->head_size);
@@ -302,27 +306,27 @@ struct block {
     unsigned char *bytes;
 };
 
-/* Copies the stored key and value of an entry to `to` [2, row_bytes]. */
+/* Copies the stored key and value of an entry to `to`, one after the other. */
 static void fetch_entry(struct kvc_trace *trace, const struct kvc_lists *lists, const uint32_t *names,
                         const struct head *head, uint32_t index, struct block *block, unsigned char *to) {
-    const size_t row = lists->format.row_bytes, half = KVC_BLOCK * row;
+    const size_t row[2] = {lists->format.key.bytes, lists->format.value.bytes}, half = KVC_BLOCK * row[0];
     const uint32_t slot = slot_of(head, index), number = slot / KVC_BLOCK;
     const size_t some = head->slots - number * KVC_BLOCK < KVC_BLOCK ? 1 : KVC_BLOCK; /* read an extra slot alone */
     if (block->number != number) {
         for (size_t side = 0; side < 2; side++)
             trace->device->ops->arena_read(trace->device, lists->arena, names[number], side * half,
-                                           block->bytes + side * half, some * row);
+                                           block->bytes + side * half, some * row[side]);
         block->number = number;
     }
     for (size_t side = 0; side < 2; side++)
-        memcpy(to + side * row, block->bytes + side * half + slot % KVC_BLOCK * row, row);
+        memcpy(to + side * row[0], block->bytes + side * half + slot % KVC_BLOCK * row[side], row[side]);
 }
 
 /* Writes the stored keys and values of each head. With `segment`: one line for each of the newest segment->stored
  * entries. Without: one line for all entries. */
 static void put_entries(struct kvc_trace *trace, const char *operation, const struct kvc_lists *lists,
                         const struct kvc_segment *segment) {
-    const size_t row = lists->format.row_bytes;
+    const size_t bytes = kvc_entry_bytes(&lists->format);
     struct heads heads;
     if (!fetch_heads(trace, lists, &heads))
         return;
@@ -332,17 +336,17 @@ static void put_entries(struct kvc_trace *trace, const char *operation, const st
         const size_t kept = trace->held_count;
         const uint32_t *names = kvc_trace_fetch(trace, (struct kvc_span){lists->blocks, first * sizeof *names},
                                                 kvc_slots_blocks(head.slots) * sizeof *names);
-        struct block block = {UINT32_MAX, kvc_trace_alloc(trace, 2 * KVC_BLOCK * row)};
-        unsigned char *entries = kvc_trace_alloc(trace, 2 * count * row);
+        struct block block = {UINT32_MAX, kvc_trace_alloc(trace, KVC_BLOCK * bytes)};
+        unsigned char *entries = kvc_trace_alloc(trace, count * bytes);
         for (uint32_t i = 0; names && block.bytes && entries && i < count; i++) {
-            fetch_entry(trace, lists, names, &head, head.count - count + i, &block, entries + 2 * i * row);
+            fetch_entry(trace, lists, names, &head, head.count - count + i, &block, entries + i * bytes);
             const uint32_t at = segment ? segment->row + i : UINT32_MAX;
             if (segment)
                 kvc_trace_line(trace, BYTES(operation, "entry"), at < trace->row_count ? trace->rows[at] : trace->list,
-                               head.number, entries + 2 * i * row, 2 * row);
+                               head.number, entries + i * bytes, bytes);
         }
         if (names && block.bytes && entries && !segment)
-            kvc_trace_line(trace, BYTES(operation, "entries"), trace->list, head.number, entries, 2 * count * row);
+            kvc_trace_line(trace, BYTES(operation, "entries"), trace->list, head.number, entries, count * bytes);
         kvc_trace_release(trace, kept);
     }
 }

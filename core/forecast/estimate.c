@@ -62,14 +62,13 @@ static void estimate_run(struct kvc_estimator *e, uint64_t generated, struct kvc
 }
 
 /* Checks the arguments, and that all later sums fit 64 bits for any geometry and length. */
-static enum kvc_status estimate_check(const struct kvc_geometry *g, uint32_t hidden, enum kvc_type cache_type,
+static enum kvc_status estimate_check(const struct kvc_geometry *g, uint32_t hidden, struct kvc_entry_types cache_type,
                                       uint64_t prompt, uint64_t generated, struct kvc_error *error) {
     const enum kvc_status status = kvc_geometry_check(g, "estimate", error);
     if (status != KVC_OK)
         return status;
-    if (cache_type != KVC_F32 && cache_type != KVC_F16 && cache_type != KVC_Q8_0)
-        return kvc_fail(error, KVC_USAGE, "estimate: a cache of %s: must be f32, f16 or q8_0",
-                        kvc_type_name(cache_type));
+    if (!kvc_entry_types_valid(cache_type))
+        return kvc_fail(error, KVC_USAGE, "estimate: " KVC_ENTRY_TYPES_WANTED);
     if (prompt > INT32_MAX || generated > INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "estimate: %llu + %llu tokens: must be at most %d each",
                         (unsigned long long)prompt, (unsigned long long)generated, INT32_MAX);
@@ -84,14 +83,14 @@ static enum kvc_status estimate_check(const struct kvc_geometry *g, uint32_t hid
 }
 
 enum kvc_status kvc_estimate(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
-                             uint32_t hidden, enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
+                             uint32_t hidden, struct kvc_entry_types cache_type, uint64_t prompt, uint64_t generated,
                              struct kvc_estimate *estimate, struct kvc_error *error) {
     return kvc_estimate_windows(engine, spec, geometry, NULL, hidden, cache_type, prompt, generated, estimate, error);
 }
 
 enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char *spec,
                                      const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t hidden,
-                                     enum kvc_type cache_type, uint64_t prompt, uint64_t generated,
+                                     struct kvc_entry_types cache_type, uint64_t prompt, uint64_t generated,
                                      struct kvc_estimate *estimate, struct kvc_error *error) {
     return kvc_estimate_part(engine, spec, geometry, windows, 0, geometry->layers, hidden, cache_type, prompt,
                              generated, estimate, error);
@@ -99,7 +98,7 @@ enum kvc_status kvc_estimate_windows(const struct kvc_engine *engine, const char
 
 enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *spec,
                                   const struct kvc_geometry *geometry, const uint32_t *windows, uint32_t first_layer,
-                                  uint32_t layers, uint32_t hidden, enum kvc_type cache_type, uint64_t prompt,
+                                  uint32_t layers, uint32_t hidden, struct kvc_entry_types cache_type, uint64_t prompt,
                                   uint64_t generated, struct kvc_estimate *estimate, struct kvc_error *error) {
     struct kvc_policy *policy;
     struct kvc_method_use *use;
@@ -127,7 +126,7 @@ enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *s
         .windows = windows,
         .first_layer = first_layer,
         .own_layers = layers,
-        .format = {cache_type, geometry->head_size, kvc_entry_row_bytes(cache_type, geometry->head_size)},
+        .format = kvc_entry_format(cache_type, geometry->head_size),
         .prompt = prompt};
     status = open_estimate(&made, error);
     if (status == KVC_OK)

@@ -238,10 +238,9 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
 }
 
 enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
-                            enum kvc_type cache_type, uint64_t prompt, uint64_t steps, struct kvc_formula *formula,
+                            struct kvc_entry_types cache_type, uint64_t prompt, uint64_t steps, struct kvc_formula *formula,
                             struct kvc_error *error) {
     struct kvc_policy *policy;
-    const uint32_t row_bytes = kvc_entry_row_bytes(cache_type, geometry->head_size);
     *formula = (struct kvc_formula){.entries = 0};
     enum kvc_status status = kvc_geometry_check(geometry, "formula", error);
     if (status != KVC_OK)
@@ -249,13 +248,12 @@ enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, c
     if (prompt > INT32_MAX || steps > INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "formula: %llu + %llu tokens: must be at most %d each",
                         (unsigned long long)prompt, (unsigned long long)steps, INT32_MAX);
-    if (row_bytes == 0)
-        return kvc_fail(error, KVC_USAGE, "formula: a cache of %s: must be f32, f16 or q8_0",
-                        kvc_type_name(cache_type));
+    if (!kvc_entry_types_valid(cache_type))
+        return kvc_fail(error, KVC_USAGE, "formula: " KVC_ENTRY_TYPES_WANTED);
     status = kvc_policy_parse(engine, spec, &policy, error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_entry_format format = {cache_type, geometry->head_size, row_bytes};
+    const struct kvc_entry_format format = kvc_entry_format(cache_type, geometry->head_size);
     status = kvc_policy_check_model(policy, geometry, error);
     for (uint32_t l = 0; l < geometry->layers && status == KVC_OK; l++)
         add_layer(policy, l, geometry, &format, prompt, steps, formula);

@@ -8,7 +8,7 @@
 
 enum kvc_status kvc_ledger_open(struct kvc_ledger *ledger, uint32_t layers, const struct kvc_entry_format *format,
                                 struct kvc_error *error) {
-    *ledger = (struct kvc_ledger){.slot_bytes = 2ull * format->row_bytes, .layers = layers};
+    *ledger = (struct kvc_ledger){.slot_bytes = kvc_entry_bytes(format), .layers = layers};
     ledger->layer = calloc(layers, sizeof *ledger->layer);
     return ledger->layer ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "estimate: no memory for %u layers", layers);
 }

@@ -25,9 +25,9 @@ struct kvc_method_layer kvc_policy_method_at(const struct kvc_policy *policy, en
                                                .group = g->heads / lists,
                                                .head_size = g->head_size,
                                                .model_kv_heads = g->kv_heads,
-                                               .entry_bytes = 2.0 * format->row_bytes,
-                                               .element_bytes = (double)format->row_bytes / g->head_size,
-                                               .page_element_bytes = format->type == KVC_F16 ? 2 : 4};
+                                               .entry_bytes = kvc_entry_bytes(format),
+                                               .element_bytes = (double)format->key.bytes / g->head_size,
+                                               .page_element_bytes = format->key.type == KVC_F16 ? 2 : 4};
     for (uint32_t l = 0; method && l < g->layers; l++) {
         found.context.acting += l < layer && kvc_method_acts(method, l);
         found.context.actings += kvc_method_acts(method, l);

@@ -131,7 +131,7 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
             status = check_method(&policy->method[i], geometry, use.acts, error);
         free_use(&use);
     }
-    const struct kvc_entry_format any = {KVC_F16, geometry->head_size, 2 * geometry->head_size};
+    const struct kvc_entry_format any = kvc_entry_format(kvc_entry_types(KVC_F16), geometry->head_size);
     for (uint32_t l = 0; l < geometry->layers && status == KVC_OK; l++) {
         const uint32_t decider = kvc_policy_decider(policy, l, geometry, &any);
         if (kvc_policy_columns(policy, l) >= KVC_COLUMNS_MOST)

@@ -227,6 +227,10 @@ enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_score
         count = kvc_min_u32(outputs - first, at_once);
         if (runner->network)
             status = dequantize_outputs(stage, first, count, error);
+        if (status == KVC_OK && kvc_type_is_rotated(kvc_stage_lists(stage)->lists.format.value.type))
+            device->ops->hadamard(device, &(struct kvc_hadamard){.x = kvc_growable_at(&runner->stage.rows, 0),
+                                                                 .heads = count * g->heads,
+                                                                 .d = g->head_size});
         if (status == KVC_OK)
             device->ops->output_norms(device, &(struct kvc_output_norms){.lists = &kvc_stage_lists(stage)->lists,
                                                                          .w = kvc_growable_at(&runner->stage.rows, 0),

@@ -45,7 +45,7 @@ enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, 
 enum kvc_status kvc_session_save_check(const char *path, struct kvc_error *error);
 /** Opens a session from a file; close it with kvc_session_close.
  *
- * `options` is NULL, or requires a policy and a cache type (policy NULL and cache_type KVC_ALL_TYPES accept the
+ * `options` is NULL, or requires a policy and a cache type (policy NULL and cache_type.key KVC_ANY_TYPE accept the
  * file's); context, seed and expected always come from the file. `saved` is NULL, or receives the data stored with the
  * session, to be freed with kvc_saved_free. Fails with KVC_INPUT if the file is damaged or belongs to another model,
  * policy, cache type or arithmetic. After a failure there is no session, and the sampler may be partly restored. */

@@ -39,7 +39,9 @@ static bool find_values(struct kvc_archive *archive, struct kvc_model *model, co
              kvc_model_fingerprint(model));
     snprintf(values->text[1], sizeof values->text[1], "%s %d.%d", math[info->math], KVC_ARITHMETIC_VERSION,
              info->math == KVC_MATH_INT8 ? KVC_INT8_VERSION : 0);
-    snprintf(values->text[2], sizeof values->text[2], "%s", kvc_type_name(session->cache.format.type));
+    char types[KVC_ENTRY_TYPES_NAME];
+    snprintf(values->text[2], sizeof values->text[2], "%s",
+             kvc_entry_types_name(kvc_session_cache_type(session), types));
     snprintf(values->text[3], sizeof values->text[3], "%u layers, %u heads over %u of %u, %" PRIu64 " bytes recurrent",
              g->layers, g->heads, g->kv_heads, g->head_size, kvc_network_state_bytes(&model->network));
     values->policy = kvc_policy_text(session->policy);
@@ -57,12 +59,13 @@ static void write_text(struct kvc_archive *archive, const char *text) {
 void kvc_session_identity_write(struct kvc_archive *archive, struct kvc_model *model,
                                 const struct kvc_session *session) {
     struct values values;
+    char types[KVC_ENTRY_TYPES_NAME];
     if (!find_values(archive, model, session, &values))
         return;
     kvc_archive_begin(archive, KVC_SECTION_IDENTITY, 0);
     KVC_ASSERT(!archive->reads);
     write_text(archive, session->policy->spec);
-    write_text(archive, kvc_type_name(session->cache.format.type));
+    write_text(archive, kvc_entry_types_name(kvc_session_cache_type(session), types));
     for (size_t i = 0; i < ITEMS; i++)
         write_text(archive, value_of(&values, i));
     kvc_archive_end(archive, KVC_SECTION_IDENTITY, 0);

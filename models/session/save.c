@@ -51,7 +51,8 @@ static void open_session(struct kvc_archive *archive, struct kvc_model *model, c
         options = *wanted;
     if (!options.policy)
         options.policy = identity->policy;
-    if ((!wanted || options.cache_type == KVC_ALL_TYPES) && !kvc_type_from_name(identity->type, &options.cache_type))
+    if ((!wanted || options.cache_type.key == KVC_ANY_TYPE) &&
+        !kvc_entry_types_from_name(identity->type, &options.cache_type))
         status = kvc_fail(&cause, KVC_INPUT, "kv-type: there is no type %.20s", identity->type);
     if (status == KVC_OK)
         status = kvc_session_open(model, &options, session, &cause);

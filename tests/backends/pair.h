@@ -181,10 +181,6 @@ struct lists_shape {
     enum values values;
 };
 
-static inline uint32_t row_bytes_of(enum kvc_type type, uint32_t d) {
-    return type == KVC_F32 ? 4 * d : type == KVC_F16 ? 2 * d : 2 * ((d + 31) / 32) + d;
-}
-
 static inline void shuffle(struct pair *pair, uint32_t *x, uint32_t n) {
     for (uint32_t i = n; i > 1; i--) {
         const uint32_t j = below(pair, i), held = x[i - 1];
@@ -218,7 +214,7 @@ static inline struct both_lists *lists_make_beside(struct pair *pair, const stru
                                                    const struct both_lists *beside) {
     struct both_lists *made = calloc(1, sizeof *made);
     struct kvc_error error = {KVC_OK, ""};
-    const struct kvc_entry_format format = {shape->type, shape->head_size, row_bytes_of(shape->type, shape->head_size)};
+    const struct kvc_entry_format format = kvc_entry_format(kvc_entry_types(shape->type), shape->head_size);
     uint32_t base[17] = {0}, slots;
     assert_non_null(made);
     made->owns_arena = !beside;
@@ -328,8 +324,8 @@ static inline void same_lists(const struct pair *pair, const struct both_lists *
         SAME_FLOATS(pair, &lists->state, "%s: state", what);
     for (uint32_t h = 0; h < a->kv_heads; h++)
         for (uint32_t slot = 0; slot < kvc_slots_hold(a->host_base[h + 1] - a->host_base[h]); slot++) {
-            if (memcmp(kvc_list_key(a, h, slot), kvc_list_key(b, h, slot), a->format.row_bytes) != 0 ||
-                memcmp(kvc_list_value(a, h, slot), kvc_list_value(b, h, slot), a->format.row_bytes) != 0)
+            if (memcmp(kvc_list_key(a, h, slot), kvc_list_key(b, h, slot), a->format.key.bytes) != 0 ||
+                memcmp(kvc_list_value(a, h, slot), kvc_list_value(b, h, slot), a->format.value.bytes) != 0)
                 fail_msg("%s: %s: head %u, slot %u holds other bytes", pair->name, what, (unsigned)h, (unsigned)slot);
         }
 }

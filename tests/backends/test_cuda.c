@@ -242,7 +242,7 @@ static void open_run(struct run *run, const char *backend, enum kvc_math math, c
         snprintf(path, sizeof path, "%s/%s", source ? source : ".", model);
     kvc_session_defaults(&session);
     session.policy = spec;
-    session.cache_type = entries;
+    session.cache_type = kvc_entry_types(entries);
     if (kvc_engine_open(&options, &run->engine, &error) != KVC_OK ||
         kvc_model_open(run->engine, path, &run->model, &error) != KVC_OK ||
         kvc_session_open(run->model, &session, &run->session, &error) != KVC_OK)

@@ -114,7 +114,7 @@ static void arenas(void **state) {
  */
 static void arenas_of_models(void **state) {
     static const unsigned char rows[64 * 64 * 4] = {0};
-    const struct kvc_entry_format format = {KVC_F16, 16, 32};
+    const struct kvc_entry_format format = kvc_entry_format(kvc_entry_types(KVC_F16), 16);
     struct kvc_device *device = open_device();
     struct kvc_buffer *weights, *cache, *scratch;
     struct kvc_weight *weight;

@@ -159,14 +159,14 @@ static void buffers_share_areas(void **state) {
 }
 
 static void fill_block(const struct kvc_arena *arena, uint32_t block, int value) {
-    memset(kvc_cpu_block(arena, block), value, arena->half_bytes);
-    memset(kvc_cpu_block(arena, block) + arena->value_offset, value, arena->half_bytes);
+    memset(kvc_cpu_block(arena, block), value, arena->key_bytes);
+    memset(kvc_cpu_values(arena, block), value, arena->value_bytes);
 }
 
 static void arena_lowest_first(void **state) {
     struct kvc_device *device = open_device();
     const struct kvc_ops *ops = device->ops;
-    struct kvc_entry_format format = {KVC_Q8_0, 80, 86};
+    struct kvc_entry_format format = kvc_entry_format(kvc_entry_types(KVC_Q8_0), 80);
     const uint64_t block = 2 * KVC_BLOCK * 86;
     uint32_t blocks[300], again[2], give[] = {7, 3};
     struct kvc_arena *arena;
@@ -186,8 +186,8 @@ static void arena_lowest_first(void **state) {
     for (uint32_t i = 0; i < 300; i++) {
         const unsigned char *data = kvc_cpu_block(arena, i), wanted = (unsigned char)(i == 9 ? 255 : i == 299 ? 8 : i);
         assert_int_equal(data[0], wanted);
-        assert_int_equal(data[arena->half_bytes - 1], wanted);
-        assert_int_equal(data[arena->value_offset + arena->half_bytes - 1], wanted);
+        assert_int_equal(data[arena->key_bytes - 1], wanted);
+        assert_int_equal(kvc_cpu_values(arena, i)[arena->value_bytes - 1], wanted);
     }
     unsigned char some[86];
     ops->arena_read(device, arena, 12, block - 86, some, 86);
@@ -216,7 +216,7 @@ static void arena_lowest_first(void **state) {
 static void arena_resident(void **state) {
     struct kvc_device *device = open_device();
     const struct kvc_ops *ops = device->ops;
-    struct kvc_entry_format format = {KVC_F16, 128, 256};
+    struct kvc_entry_format format = kvc_entry_format(kvc_entry_types(KVC_F16), 128);
     const int64_t block = 2 * KVC_BLOCK * 256, slack = 512 << 10;
     enum { MANY = 3200 }; /* 52 MB */
     uint32_t blocks[MANY], given = 0, *give = calloc(MANY, sizeof *give);
@@ -236,7 +236,7 @@ static void arena_resident(void **state) {
     half = kvc_test_resident();
     for (uint32_t i = 1; i < MANY; i += 2)
         for (size_t at = 0; at < 2; at++) /* the remaining blocks are unchanged */
-            assert_int_equal(kvc_cpu_block(arena, blocks[i])[arena->half_bytes - 1 + at * arena->value_offset], 1);
+            assert_int_equal((at ? kvc_cpu_values : kvc_cpu_block)(arena, blocks[i])[arena->key_bytes - 1], 1);
     for (uint32_t i = 1; i < MANY; i += 2)
         give[i / 2] = blocks[i];
     ops->arena_return(device, arena, MANY / 2, give);

@@ -146,7 +146,7 @@ static void check_attention(struct rows *r) {
                 assert_near(floats(r->out)[at * D + c], o, output_error(r, h, here, L));
             }
         }
-    assert_int_equal(bytes, 100 + seen * 2 * r->lists.format.row_bytes);
+    assert_int_equal(bytes, 100 + seen * kvc_entry_bytes(&r->lists.format));
 }
 
 static void attention_close(void **state) {

@@ -39,7 +39,7 @@ static inline struct kvc_session *open_with(struct kvc_model *m, const char *pol
     struct kvc_session *session;
     kvc_session_defaults(&options);
     options.policy = policy;
-    options.cache_type = type;
+    options.cache_type = kvc_entry_types(type);
     options.chunk = chunk;
     FINE(kvc_session_open(m, &options, &session, &error));
     return session;

@@ -338,7 +338,7 @@ static struct run open_run(struct model *m, struct kvc_runner **runner, const st
     struct run run = {.method = method};
     kvc_session_defaults(&options);
     options.policy = method->spec;
-    options.cache_type = type;
+    options.cache_type = kvc_entry_types(type);
     options.chunk = chunk;
     options.context = context;
     FINE(kvc_session_create(engine, &m->network, runner, &options, &run.session, &error));

@@ -59,7 +59,7 @@ static struct kvc_session *open_prompted(const char *policy, enum kvc_type type,
     struct kvc_session *session;
     kvc_session_defaults(&options);
     options.policy = policy;
-    options.cache_type = type;
+    options.cache_type = kvc_entry_types(type);
     FINE(kvc_session_open(model, &options, &session, &error));
     FINE(kvc_session_prompt(session, tokens, prompt, NULL, NULL, &error));
     return session;
@@ -110,7 +110,7 @@ static void test_blocks(void **state) {
             fail_msg("%s holds %llu + %llu bytes, %s %llu + %llu", spec[1], (unsigned long long)stats[1].cache_bytes,
                      (unsigned long long)stats[1].state_bytes, spec[0], (unsigned long long)stats[0].cache_bytes,
                      (unsigned long long)stats[0].state_bytes);
-        FINE(kvc_estimate(engine, spec[1], &geometry, info->hidden, type, prompt_of(m), (uint64_t)steps(), &expected,
+        FINE(kvc_estimate(engine, spec[1], &geometry, info->hidden, kvc_entry_types(type), prompt_of(m), (uint64_t)steps(), &expected,
                           &error));
         if (stats[1].cache_bytes != expected.cache_bytes || stats[1].peak_bytes > expected.peak_bytes ||
             stats[1].peak_bytes < expected.peak_bytes * 99 / 100)
@@ -202,7 +202,7 @@ static void test_places(void **state) {
     (void)state;
     enum { COUNT = 2 * KVC_BLOCK + 9 };
     struct kvc_extra_slots extra_slots = {.device = engine->device};
-    const struct kvc_entry_format format = {KVC_F16, 64, 128};
+    const struct kvc_entry_format format = kvc_entry_format(kvc_entry_types(KVC_F16), 64);
     uint32_t names[COUNT], again;
     FINE(engine->device->ops->arena_create(engine->device, &format, &extra_slots.arena, &error));
     FINE(kvc_extra_slots_take(&extra_slots, COUNT, names, &error));

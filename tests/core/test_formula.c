@@ -138,7 +138,7 @@ static struct kvc_replay *run_prompt(const char *spec, const struct shape *shape
     struct kvc_replay *replay;
     kvc_session_defaults(&options);
     options.policy = spec;
-    options.cache_type = shape->type;
+    options.cache_type = kvc_entry_types(shape->type);
     FINE(kvc_replay_open(engine, g, &options, &replay, &error));
     for (uint32_t l = 0; l < g->layers; l++) {
         if (strstr(spec, "dapq") && prompt > 96)
@@ -165,8 +165,8 @@ static void compare(const char *spec, const struct shape *shape, const struct te
 #define AGREES(what, counted, expected, kind)                                                                          \
     agrees(what, spec, shape, prompt, (double)(counted), (double)(expected), kind)
     kvc_session_stats(kvc_replay_session(replay), &stats);
-    FINE(kvc_formula(engine, spec, g, shape->type, prompt, 0, &formula, &error));
-    FINE(kvc_estimate(engine, spec, g, 8, shape->type, prompt, 0, &estimate, &error));
+    FINE(kvc_formula(engine, spec, g, kvc_entry_types(shape->type), prompt, 0, &formula, &error));
+    FINE(kvc_estimate(engine, spec, g, 8, kvc_entry_types(shape->type), prompt, 0, &estimate, &error));
     AGREES("entries", stats.entries, formula.entries, formula.entry_kind);
     AGREES("peak in the prompt", stats.prompt_peak_bytes, estimate.peak_bytes, estimate.kind);
     AGREES("bytes after the prompt", stats.cache_bytes + stats.state_bytes, estimate.cache_bytes + estimate.state_bytes,
@@ -176,8 +176,8 @@ static void compare(const char *spec, const struct shape *shape, const struct te
             FINE(kvc_replay_step(replay, l, q_row(t, l, prompt + s), t->k + kv_at(t, l, prompt + s, 0),
                                  t->v + kv_at(t, l, prompt + s, 0), NULL, &error));
     kvc_session_stats(kvc_replay_session(replay), &stats);
-    FINE(kvc_formula(engine, spec, g, shape->type, prompt, shape->steps, &formula, &error));
-    FINE(kvc_estimate(engine, spec, g, 8, shape->type, prompt, shape->steps, &estimate, &error));
+    FINE(kvc_formula(engine, spec, g, kvc_entry_types(shape->type), prompt, shape->steps, &formula, &error));
+    FINE(kvc_estimate(engine, spec, g, 8, kvc_entry_types(shape->type), prompt, shape->steps, &estimate, &error));
     AGREES("bytes read", stats.read_bytes, formula.read_bytes, formula.read_kind);
     AGREES("bytes read to choose", stats.select_bytes, formula.select_bytes, formula.read_kind);
     if (formula.read_kind == KVC_EXPECTED_MOST &&
@@ -254,7 +254,7 @@ static void test_exact_bytes(void **state) {
                     FINE(kvc_replay_step(replay, l, q_row(&t, l, prompt + s), t.k + kv_at(&t, l, prompt + s, 0),
                                          t.v + kv_at(&t, l, prompt + s, 0), NULL, &error));
             kvc_session_stats(kvc_replay_session(replay), &stats);
-            FINE(kvc_formula(engine, selects[i], &shape.geometry, shape.type, prompt, shape.steps, &formula, &error));
+            FINE(kvc_formula(engine, selects[i], &shape.geometry, kvc_entry_types(shape.type), prompt, shape.steps, &formula, &error));
             const double off = formula.read_bytes - (double)stats.read_bytes;
             if (formula.read_kind == KVC_EXPECTED_EXACT ? off < -0.5 || off > 0.5 : off < -0.5)
                 fail_msg("%s, %u rows: %.1f bytes read, the formula has %.1f (%s)", selects[i], prompt,
@@ -287,9 +287,9 @@ static void test_long(void **state) {
                                         "take:budget=96,chunk=64,layers=0-15"};
     for (size_t i = 0; i < sizeof takes / sizeof *takes; i++) {
         struct kvc_estimate some, many, rest;
-        FINE(kvc_estimate(engine, takes[i], &geometry, 8, KVC_F16, 1u << 20, 0, &some, &error));
-        FINE(kvc_estimate(engine, takes[i], &geometry, 8, KVC_F16, 1u << 30, 1u << 30, &many, &error));
-        FINE(kvc_estimate(engine, "lacache:budget=4096", &geometry, 8, KVC_F16, 1u << 30, 1u << 30, &rest, &error));
+        FINE(kvc_estimate(engine, takes[i], &geometry, 8, kvc_entry_types(KVC_F16), 1u << 20, 0, &some, &error));
+        FINE(kvc_estimate(engine, takes[i], &geometry, 8, kvc_entry_types(KVC_F16), 1u << 30, 1u << 30, &many, &error));
+        FINE(kvc_estimate(engine, "lacache:budget=4096", &geometry, 8, kvc_entry_types(KVC_F16), 1u << 30, 1u << 30, &rest, &error));
         if (i < 2) /* the prompt's length makes no difference */
             assert_int_equal(some.prompt_peak_bytes, many.prompt_peak_bytes);
         else

@@ -227,7 +227,7 @@ static void test_estimate(void **state) {
     for (uint64_t n = 0; n <= allocations; n++) { /* 0: none fails */
         calls = 0;
         failing = n;
-        const enum kvc_status status = kvc_estimate(engine, "duo:file=every-other,recent=20", &geometry, 8, KVC_F16,
+        const enum kvc_status status = kvc_estimate(engine, "duo:file=every-other,recent=20", &geometry, 8, kvc_entry_types(KVC_F16),
                                                     2000, 10, n ? &found : &all, &error);
         failing = 0;
         allocations = n ? allocations : calls;

@@ -200,7 +200,7 @@ static void counted(void **state) {
     assert_int_equal(stats.state_bytes, info->recurrent_bytes);
     FINE(kvc_session_prompt(session, tokens, PROMPT, NULL, NULL, &error));
     kvc_session_stats(session, &stats);
-    FINE(kvc_estimate(engine, "full", &geometry, info->hidden, KVC_F16, PROMPT, 0, &estimate, &error));
+    FINE(kvc_estimate(engine, "full", &geometry, info->hidden, kvc_entry_types(KVC_F16), PROMPT, 0, &estimate, &error));
     kvc_estimate_recurrent(&estimate, info->recurrent_bytes);
     assert_int_equal(stats.state_bytes, estimate.state_bytes);
     assert_int_equal(stats.peak_bytes, estimate.peak_bytes);

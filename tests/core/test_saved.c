@@ -104,7 +104,7 @@ static struct kvc_session *opened(const struct place *place, const char *spec, e
     struct kvc_session *session;
     kvc_session_defaults(&options);
     options.policy = spec;
-    options.cache_type = type;
+    options.cache_type = kvc_entry_types(type);
     options.chunk = i % 2 ? 32 : 0;
     options.seed = 5;
     options.expected = 30;
@@ -125,7 +125,7 @@ static void try_spec(const struct way *way, const struct place *from, const stru
     FINE(kvc_session_save(session[1], file_path, NULL, &error));
     FINE(kvc_session_load(to->model, NULL, file_path, NULL, &session[3], &error));
     assert_string_equal(kvc_session_policy(session[3]), spec);
-    assert_int_equal(kvc_session_cache_type(session[3]), way->type);
+    assert_int_equal(kvc_session_cache_type(session[3]).key, way->type);
     FINE(kvc_session_save(session[3], other_path, NULL, &error));
     same_files(spec);
     FINE(kvc_session_save(session[2], other_path, NULL, &error));

@@ -144,7 +144,7 @@ static unsigned run(const char *spec, enum kvc_type type, uint32_t prompt, uint3
         struct kvc_session_options options;
         kvc_session_defaults(&options);
         options.policy = spec;
-        options.cache_type = type;
+        options.cache_type = kvc_entry_types(type);
         FINE(kvc_session_open(model, &options, &session[i], &error));
         FINE(kvc_session_prompt(session[i], tokens, prompt - (unsigned)i, NULL, logits, &error));
     }

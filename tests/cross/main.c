@@ -166,7 +166,7 @@ static void start(struct run *run, struct kvc_model *model, const char *spec, en
     struct kvc_error error;
     kvc_session_defaults(&options);
     options.policy = spec;
-    options.cache_type = type;
+    options.cache_type = kvc_entry_types(type);
     options.chunk = chunk;
     run->vocab = model->network.vocab;
     unsigned stages;

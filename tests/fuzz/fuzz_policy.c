@@ -28,12 +28,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     const enum kvc_status valid = kvc_policy_check(engine, spec, &error);
     check(valid == KVC_OK || (error.text[0] && !strchr(error.text, '\n') && error.status == valid));
     const enum kvc_status estimated =
-        kvc_estimate(engine, spec, &geometry, 64, type, prompt, generated, &estimate, &error);
+        kvc_estimate(engine, spec, &geometry, 64, kvc_entry_types(type), prompt, generated, &estimate, &error);
     check(estimated == KVC_OK || (error.text[0] && !strchr(error.text, '\n') && error.status == estimated));
     if (estimated == KVC_OK) {
         check(valid == KVC_OK && estimate.peak_bytes >= estimate.cache_bytes &&
               estimate.peak_bytes >= estimate.prompt_peak_bytes && estimate.entries <= prompt + generated);
-        check(kvc_formula(engine, spec, &geometry, type, prompt, 1, &formula, &error) == KVC_OK);
+        check(kvc_formula(engine, spec, &geometry, kvc_entry_types(type), prompt, 1, &formula, &error) == KVC_OK);
         check(formula.entries >= 0 && formula.read_bytes >= formula.select_bytes);
     }
     free(spec);

@@ -46,7 +46,7 @@ static inline float *logits_of(const char *path, uint32_t *vocab, uint64_t *para
     float *logits = malloc(*vocab * sizeof *logits);
     assert_non_null(logits);
     kvc_session_defaults(&options);
-    options.cache_type = KVC_F32;
+    options.cache_type = kvc_entry_types(KVC_F32);
     must(kvc_session_open(model, &options, &session, &error), &error, path);
     must(kvc_session_prompt(session, tokens, kvc_test_thinned() ? 6 : TOKENS, NULL, logits, &error), &error, path);
     kvc_session_close(session);

@@ -49,7 +49,7 @@ static float *logits_of(const char *path, uint32_t *vocab) {
     float *logits = malloc(*vocab * sizeof *logits);
     assert_non_null(logits);
     kvc_session_defaults(&options);
-    options.cache_type = KVC_F32;
+    options.cache_type = kvc_entry_types(KVC_F32);
     must(kvc_session_open(model, &options, &session, &error), &error);
     must(kvc_session_prompt(session, tokens, count, NULL, logits, &error), &error);
     kvc_session_close(session);

@@ -108,7 +108,7 @@ struct kvc_replay *rows_replay(struct kvc_engine *engine, const struct tensors *
     struct kvc_error error;
     kvc_session_defaults(&options);
     options.policy = spec;
-    options.cache_type = type;
+    options.cache_type = kvc_entry_types(type);
     options.chunk = chunk;
     options.record_reads = true;
     SPEC_FINE(kvc_replay_open(engine, &geometry, &options, &replay, &error));

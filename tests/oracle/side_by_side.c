@@ -215,7 +215,7 @@ void side_run_turns(const struct tensors *t, const struct turn *turns, size_t tu
              t->kv_heads, t->d, turns[0].prompt, t->rows, kvc_type_name(side->type), turn_count);
     kvc_session_defaults(&options);
     options.policy = side->spec;
-    options.cache_type = side->type;
+    options.cache_type = kvc_entry_types(side->type);
     options.chunk = side->chunk;
     options.record_reads = side->select != NULL;
     if (kvc_replay_open(engine, &geometry, &options, &both.replay, &error) != KVC_OK)

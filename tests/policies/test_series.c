@@ -223,7 +223,7 @@ static void models(void **state) {
             tokens[t] = (int32_t)(t * 7919 % kvc_model_info(model)->vocab);
         kvc_session_defaults(&with);
         with.policy = "looks+scores";
-        with.cache_type = i % 2 ? KVC_F16 : KVC_F32;
+        with.cache_type = kvc_entry_types(i % 2 ? KVC_F16 : KVC_F32);
         with.chunk = i % 2 ? 7 : 0;
         read_layers = scored_layers = 0;
         FINE(kvc_session_open(model, &with, &session, &error));

@@ -149,7 +149,7 @@ static struct kvc_session *open_session(struct kvc_model *model) {
     struct kvc_session_options options;
     struct kvc_session *session;
     kvc_session_defaults(&options);
-    options.cache_type = KVC_F32;
+    options.cache_type = kvc_entry_types(KVC_F32);
     FINE(kvc_session_open(model, &options, &session, &error));
     return session;
 }

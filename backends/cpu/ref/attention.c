@@ -21,7 +21,7 @@ static void add_values(const struct work *w, const struct kvc_view *view, uint32
     for (uint32_t j = 0; j < count; j++) {
         if (w->slot[j] == UINT32_MAX)
             continue;
-        KVC_REF(load_entry)(&view->lists->format, kvc_list_value(view->lists, view->head, w->slot[j]), w->key);
+        KVC_REF(load_value)(view->lists, view->head, w->slot[j], w->key);
         for (uint32_t g = 0; g < w->group; g++) {
             float *o = w->out + ((size_t)tile * w->group + g) * d, p = w->score[g * KVC_TILE + j];
             for (uint32_t c = 0; c < d; c++)
@@ -33,20 +33,23 @@ static void add_values(const struct work *w, const struct kvc_view *view, uint32
 /* Computes the output of one query and one group of channels, from channel c on, as integers. */
 static void sum_values(const struct work *w, const struct kvc_view *view, uint32_t count, const float *p, uint32_t c,
                        float *o) {
-    const size_t at = (size_t)c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
-    const uint32_t channels = kvc_min_u32(w->head_size - c, KVC_Q8_GROUP);
+    const enum kvc_type type = view->lists->format.value.type;
+    const uint32_t d = w->head_size, channels = kvc_min_u32(d - c, KVC_Q8_GROUP);
+    struct kvc_ref_group group;
     kvc_i32 sum[KVC_Q8_GROUP] = {0};
     kvc_u32 top = 0;
     for (uint32_t j = 0; j < count; j++)
-        if (w->slot[j] != UINT32_MAX)
-            top = kvc_int8_top(top, KVC_HALF(kvc_list_value(view->lists, view->head, w->slot[j]) + at));
+        if (w->slot[j] != UINT32_MAX) {
+            KVC_REF(load_group)(type, kvc_list_value(view->lists, view->head, w->slot[j]), d, c / KVC_Q8_GROUP, &group);
+            top = kvc_int8_top(top, group.scale);
+        }
     for (uint32_t j = 0; j < count; j++) {
         if (w->slot[j] == UINT32_MAX)
             continue;
-        const unsigned char *group = kvc_list_value(view->lists, view->head, w->slot[j]) + at;
-        const kvc_i32 weight = kvc_value_weight(p[j], KVC_HALF(group) * kvc_value_inverse(top));
+        KVC_REF(load_group)(type, kvc_list_value(view->lists, view->head, w->slot[j]), d, c / KVC_Q8_GROUP, &group);
+        const kvc_i32 weight = kvc_value_weight(p[j], group.scale * kvc_value_inverse(top));
         for (uint32_t i = 0; i < channels; i++)
-            sum[i] += weight * (kvc_i8)group[2 + i];
+            sum[i] += weight * group.quant[i];
     }
     for (uint32_t i = 0; i < channels; i++)
         o[c + i] = (float)sum[i] * kvc_value_unit(top);
@@ -56,16 +59,14 @@ static void sum_values(const struct work *w, const struct kvc_view *view, uint32
 static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint32_t tile, float scale, float cap) {
     uint32_t first = tile * KVC_TILE, d = w->head_size, read = 0;
     uint32_t count = kvc_min_u32(view->places - first, KVC_TILE);
-    const struct kvc_entry_format *format = &view->lists->format;
     for (uint32_t j = 0; j < count; j++) {
         w->slot[j] = kvc_view_slot(view, first + j);
         if (w->slot[j] == UINT32_MAX)
             continue;
-        KVC_REF(load_entry)(format, kvc_list_key(view->lists, view->head, w->slot[j]), w->key);
+        KVC_REF(load_key)(view->lists, view->head, w->slot[j], w->key);
         for (uint32_t g = 0; g < w->group; g++)
             w->score[g * KVC_TILE + j] = kvc_ref_score(
-                KVC_REF(dot_key)(&w->query[g], kvc_list_key(view->lists, view->head, w->slot[j]), w->key, d), scale,
-                cap);
+                KVC_REF(dot_key)(&w->query[g], view->lists, view->head, w->slot[j], w->key), scale, cap);
         read++;
     }
     w->any[tile] = read > 0;
@@ -174,6 +175,6 @@ void KVC_REF(attention)(struct kvc_device *device, const struct kvc_attention *a
         for (uint32_t row = segment->row; row < segment->row + segment->rows; row++)
             read += attend_row((struct kvc_cpu *)device, a, segment, row);
         if (segment->bytes_read)
-            *segment->bytes_read += read * 2 * segment->lists->format.row_bytes;
+            *segment->bytes_read += read * kvc_entry_bytes(&segment->lists->format);
     }
 }

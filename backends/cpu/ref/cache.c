@@ -18,8 +18,8 @@ static void append_entry(struct kvc_cpu *cpu, struct kvc_lists *lists, uint32_t 
     slot = kvc_list_slot(lists, h, *count);
     if (lists->position)
         ((int32_t *)lists->position->data)[lists->host_base[h] + slot] = position;
-    cpu->device.saturated += KVC_REF(store_entry)(&lists->format, kvc_list_key(lists, h, slot), k);
-    cpu->device.saturated += KVC_REF(store_entry)(&lists->format, kvc_list_value(lists, h, slot), v);
+    cpu->device.saturated += KVC_REF(store_key)(lists, h, slot, k);
+    cpu->device.saturated += KVC_REF(store_value)(lists, h, slot, v);
     for (uint32_t c = 0; lists->state && c < lists->columns; c++)
         kvc_list_column(lists, h, c)[slot] = 0.0f;
     *count += 1;
@@ -116,14 +116,16 @@ void KVC_REF(rotate_keys)(struct kvc_device *device, const struct kvc_rotate_key
             KVC_REF(rotate)
             (y, x, (const float *)kvc_span_data(args->cosine) + (size_t)r * half,
              (const float *)kvc_span_data(args->sine) + (size_t)r * half, d, args->rotary, args->interleaved);
-            device->saturated += KVC_REF(store_entry)(&lists->format, kvc_list_key(lists, h, slot), y);
+            if (kvc_type_is_rotated(lists->format.key.type))
+                KVC_REF(transform)(y, d);
+            device->saturated += KVC_REF(store_key)(lists, h, slot, y);
         }
 }
 
 /* Copies the key and value of a slot of head h from src to dst. */
 static void move_entry(struct kvc_lists *dst, uint32_t to, const struct kvc_lists *src, uint32_t h, uint32_t from) {
-    memcpy(kvc_list_key(dst, h, to), kvc_list_key(src, h, from), src->format.row_bytes);
-    memcpy(kvc_list_value(dst, h, to), kvc_list_value(src, h, from), src->format.row_bytes);
+    memcpy(kvc_list_key(dst, h, to), kvc_list_key(src, h, from), src->format.key.bytes);
+    memcpy(kvc_list_value(dst, h, to), kvc_list_value(src, h, from), src->format.value.bytes);
 }
 
 static void relayout_head(struct kvc_lists *dst, const struct kvc_lists *src, uint32_t h, bool *used) {
@@ -187,10 +189,8 @@ void KVC_REF(entries)(struct kvc_device *device, const struct kvc_entries *args)
     for (uint32_t r = 0; r < kvc_list_count(lists, args->head); r++) {
         uint32_t slot = kvc_list_slot(lists, args->head, r);
         if (args->keys.buffer)
-            KVC_REF(load_entry)
-        (&lists->format, kvc_list_key(lists, args->head, slot), (float *)kvc_span_data(args->keys) + r * d);
+            KVC_REF(load_key)(lists, args->head, slot, (float *)kvc_span_data(args->keys) + r * d);
         if (args->values.buffer)
-            KVC_REF(load_entry)
-        (&lists->format, kvc_list_value(lists, args->head, slot), (float *)kvc_span_data(args->values) + r * d);
+            KVC_REF(load_value)(lists, args->head, slot, (float *)kvc_span_data(args->values) + r * d);
     }
 }

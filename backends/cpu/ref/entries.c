@@ -13,7 +13,7 @@ static float *scores_of(struct kvc_span scores, uint32_t stride, uint32_t h) {
 /* ---- entry_scores ---- */
 
 static void load_key(const struct kvc_lists *lists, uint32_t h, uint32_t index, float *key) {
-    KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, kvc_list_slot(lists, h, index)), key);
+    KVC_REF(load_key)(lists, h, kvc_list_slot(lists, h, index), key);
 }
 
 /* Computes u [d], the sum of a head's keys divided by their lengths r [count]. Keys of length 0 are left out. tile [d]
@@ -79,8 +79,10 @@ struct lag { /* one head, and scratch memory */
 
 static void load_side(const struct lag *w, uint32_t index, bool values, float *x) {
     const uint32_t slot = kvc_list_slot(w->lists, w->h, index);
-    KVC_REF(load_entry)
-    (&w->lists->format, values ? kvc_list_value(w->lists, w->h, slot) : kvc_list_key(w->lists, w->h, slot), x);
+    if (values)
+        KVC_REF(load_value)(w->lists, w->h, slot, x);
+    else
+        KVC_REF(load_key)(w->lists, w->h, slot, x);
 }
 
 /* Returns the spread s of w->x relative to low and high. */
@@ -240,7 +242,7 @@ void KVC_REF(output_norms)(struct kvc_device *device, const struct kvc_output_no
         float *norm = scores_of(args->norms, args->stride, g);
         for (uint32_t index = 0; index < count; index++) {
             float sum = args->first ? 0.0f : norm[index];
-            KVC_REF(load_entry)(&lists->format, kvc_list_value(lists, h, kvc_list_slot(lists, h, index)), value);
+            KVC_REF(load_value)(lists, h, kvc_list_slot(lists, h, index), value);
             for (uint32_t n = 0; n < args->outputs; n++)
                 sum = sum + kvc_from_bits(kvc_bits(kvc_ref_dot(value, w + n * width, d)) & 0x7fffffffu);
             norm[index] = sum;

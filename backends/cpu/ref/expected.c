@@ -52,8 +52,10 @@ static void close_moments(const struct expected *w, uint32_t head) {
 static void load_side(const struct expected *w, uint32_t index, bool values, float *x) {
     const struct kvc_lists *lists = w->call->lists;
     const uint32_t slot = kvc_list_slot(lists, w->h, index);
-    KVC_REF(load_entry)
-    (&lists->format, values ? kvc_list_value(lists, w->h, slot) : kvc_list_key(lists, w->h, slot), x);
+    if (values)
+        KVC_REF(load_value)(lists, w->h, slot, x);
+    else
+        KVC_REF(load_key)(lists, w->h, slot, x);
 }
 
 static void rotate_back(const struct expected *w, uint32_t index) {

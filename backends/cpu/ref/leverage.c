@@ -18,7 +18,10 @@ static float *scores_of(struct kvc_span scores, uint32_t stride, uint32_t h) {
 
 static void load_side(const struct kvc_lists *lists, uint32_t h, uint32_t index, bool values, float *x) {
     const uint32_t slot = kvc_list_slot(lists, h, index);
-    KVC_REF(load_entry)(&lists->format, values ? kvc_list_value(lists, h, slot) : kvc_list_key(lists, h, slot), x);
+    if (values)
+        KVC_REF(load_value)(lists, h, slot, x);
+    else
+        KVC_REF(load_key)(lists, h, slot, x);
 }
 
 static int32_t position_of(const struct kvc_lists *lists, uint32_t h, uint32_t index) {

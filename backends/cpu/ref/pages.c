@@ -85,7 +85,7 @@ void KVC_REF(pages_update)(struct kvc_device *device, const struct kvc_pages_upd
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         uint32_t places = places_of(lists, args->view, h);
         for (uint32_t p = args->rows < places ? places - args->rows : 0; p < places; p++) {
-            KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, slot_at(lists, args->view, h, p)), key);
+            KVC_REF(load_key)(lists, h, slot_at(lists, args->view, h, p), key);
             add_key(args->pages, d, h, p, key);
         }
     }
@@ -104,7 +104,7 @@ void KVC_REF(value_sums)(struct kvc_device *device, const struct kvc_value_sums 
         if (args->rows == UINT32_MAX)
             memset(sum, 0, d * sizeof *sum);
         for (uint32_t p = args->rows < places ? places - args->rows : 0; p < places; p++) {
-            KVC_REF(load_entry)(&lists->format, kvc_list_value(lists, h, slot_at(lists, args->view, h, p)), value);
+            KVC_REF(load_value)(lists, h, slot_at(lists, args->view, h, p), value);
             for (uint32_t c = 0; c < d; c++)
                 sum[c] = sum[c] + value[c];
         }

@@ -28,9 +28,24 @@ void KVC_REF(rotate)(float *y, const float *x, const float *cosine, const float 
                      bool interleaved);
 /* Dequantizes the values first .. first + count - 1 of a weight row to out. */
 void KVC_REF(dequantize)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out);
-/* Load a cache row of d channels as float32, and store one. store_entry returns the number of values that saturated. */
-void KVC_REF(load_entry)(const struct kvc_entry_format *format, const unsigned char *row, float *out);
-uint32_t KVC_REF(store_entry)(const struct kvc_entry_format *format, unsigned char *row, const float *x);
+/* Load the key or value [d] of a slot as float32, and store one. The store functions return the number of values that
+ * saturated. */
+void KVC_REF(load_key)(const struct kvc_lists *lists, uint32_t h, uint32_t slot, float *out);
+void KVC_REF(load_value)(const struct kvc_lists *lists, uint32_t h, uint32_t slot, float *out);
+uint32_t KVC_REF(store_key)(const struct kvc_lists *lists, uint32_t h, uint32_t slot, const float *x);
+uint32_t KVC_REF(store_value)(const struct kvc_lists *lists, uint32_t h, uint32_t slot, const float *x);
+
+/* Transforms x [d] as the operation hadamard does. */
+void KVC_REF(transform)(float *x, uint32_t d);
+
+/* A group of a row whose type has groups. */
+struct kvc_ref_group {
+    float scale, minimum;
+    kvc_i32 quant[KVC_ENTRY_GROUP];
+};
+/* Loads a group of a row of d channels. Returns its number of channels. */
+uint32_t KVC_REF(load_group)(enum kvc_type type, const unsigned char *row, uint32_t d, uint32_t group,
+                             struct kvc_ref_group *to);
 
 /* Returns one channel of a page. `side` is pages->low or pages->high. */
 float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer *side, uint32_t d, uint32_t h,
@@ -63,8 +78,9 @@ static inline size_t kvc_ref_query_floats(size_t d) { return d + (d + KVC_Q8_GRO
 /* Quantizes q [d] to `memory` if the entries are multiplied as integers. */
 struct kvc_ref_query KVC_REF(open_query)(struct kvc_scoring scoring, const struct kvc_entry_format *format,
                                          const float *q, float *memory);
-/* Returns the dot product of the query with the key that is stored in `row`; key [d] is the same key as floats. */
-float KVC_REF(dot_key)(const struct kvc_ref_query *query, const unsigned char *row, const float *key, uint32_t d);
+/* Returns the dot product of the query with the key of a slot; key [d] is the same key as floats. */
+float KVC_REF(dot_key)(const struct kvc_ref_query *query, const struct kvc_lists *lists, uint32_t h, uint32_t slot,
+                       const float *key);
 
 /* Returns the score of a dot product. `scale` comes from kvc_score_scale; cap 0 means no cap. */
 static inline float kvc_ref_score(float dot, float scale, float cap) {

@@ -118,6 +118,28 @@ void KVC_REF(scale)(struct kvc_device *device, const struct kvc_scale *args) {
         y[i] = kvc_ref_score(x[i], args->factor, args->cap);
 }
 
+void KVC_REF(transform)(float *x, uint32_t d) {
+    const uint32_t width = kvc_hadamard_width(d);
+    for (float *part = x; part < x + d; part += width) {
+        for (uint32_t step = 1; step < width; step *= 2)
+            for (uint32_t i = 0; i < width; i++)
+                if (!(i & step)) {
+                    const float a = part[i], b = part[i + step];
+                    part[i] = a + b;
+                    part[i + step] = a - b;
+                }
+        for (uint32_t i = 0; i < width; i++)
+            part[i] = part[i] * kvc_hadamard_factor(width);
+    }
+}
+
+void KVC_REF(hadamard)(struct kvc_device *device, const struct kvc_hadamard *args) {
+    KVC_ASSERT(kvc_span_holds(args->x, (uint64_t)args->heads * args->d));
+    (void)device;
+    for (uint32_t h = 0; h < args->heads; h++)
+        KVC_REF(transform)((float *)kvc_span_data(args->x) + (size_t)h * args->d, args->d);
+}
+
 void KVC_REF(repeat_heads)(struct kvc_device *device, const struct kvc_repeat_heads *args) {
     KVC_ASSERT(kvc_span_holds(args->out, (uint64_t)args->rows * args->heads * args->copies * args->head_size));
     float *to = kvc_span_data(args->out);

@@ -88,10 +88,10 @@ static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t
         row->slot[j] = kvc_view_slot(&row->view, j);
         if (row->slot[j] == UINT32_MAX)
             continue;
-        KVC_REF(load_entry)(&w->lists->format, kvc_list_key(w->lists, h, row->slot[j]), row->key);
+        KVC_REF(load_key)(w->lists, h, row->slot[j], row->key);
         for (uint32_t g = 0; g < group; g++) {
             float s =
-                kvc_ref_score(KVC_REF(dot_key)(&row->query[g], kvc_list_key(w->lists, h, row->slot[j]), row->key, d),
+                kvc_ref_score(KVC_REF(dot_key)(&row->query[g], w->lists, h, row->slot[j], row->key),
                               scale, w->scoring.cap);
             if (noise)
                 s = kvc_div(s + kvc_gumbel(noise->seed, noise->layer, noise->first_head + h * group + g,
@@ -239,7 +239,7 @@ void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_accumulate 
 
 /* Returns the sum of one query's values at one entry over the group's heads, ascending from 0. The value of a head is
  * the probability exp(s - M) / L, or the score s, or 1 if the probability is below `low` and 0 otherwise. */
-static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, const unsigned char *row,
+static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, uint32_t slot,
                          const struct row *scratch, enum kvc_row_kind kind, float low) {
     uint32_t group = w->heads / w->kv_heads, d = w->head_size;
     size_t at = (size_t)query * w->heads + (size_t)h * group;
@@ -247,7 +247,7 @@ static float group_value(const struct kvc_probabilities *w, uint32_t query, uint
     const float *sum = kind != KVC_ROW_LOGITS ? (const float *)kvc_span_data(w->sum) + at : NULL;
     float scale = kvc_score_scale(w->scoring.scale, d), value = 0.0f;
     for (uint32_t g = 0; g < group; g++) {
-        float x = kvc_ref_score(KVC_REF(dot_key)(&scratch->query[g], row, scratch->key, d), scale, w->scoring.cap);
+        float x = kvc_ref_score(KVC_REF(dot_key)(&scratch->query[g], w->lists, h, slot, scratch->key), scale, w->scoring.cap);
         if (kind != KVC_ROW_LOGITS)
             x = kvc_div(kvc_exp(x - maximum[g]), sum[g]);
         if (kind == KVC_ROW_LOW)
@@ -290,11 +290,10 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_ring_write 
                 uint32_t slot = kvc_view_slot(&view, j);
                 if (slot == UINT32_MAX)
                     continue;
-                const unsigned char *key = kvc_list_key(w->lists, h, slot);
-                KVC_REF(load_entry)(&w->lists->format, key, scratch.key);
-                column[slot] = group_value(w, query, h, key, &scratch, args->kind, kvc_div(1.0f, (float)seen));
+                KVC_REF(load_key)(w->lists, h, slot, scratch.key);
+                column[slot] = group_value(w, query, h, slot, &scratch, args->kind, kvc_div(1.0f, (float)seen));
                 if (low) {
-                    low[slot] = group_value(w, query, h, key, &scratch, KVC_ROW_LOW, kvc_div(1.0f, (float)seen));
+                    low[slot] = group_value(w, query, h, slot, &scratch, KVC_ROW_LOW, kvc_div(1.0f, (float)seen));
                     minus[slot] = minus[slot] - low[slot];
                 }
             }

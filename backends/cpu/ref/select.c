@@ -86,10 +86,10 @@ static float one_score(const struct scored *s, const float *q, uint32_t unit, fl
         return dot;
     }
     if (!call->pages)
-        KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, s->h, kvc_view_slot(&s->view, unit)), s->key);
+        KVC_REF(load_key)(lists, s->h, kvc_view_slot(&s->view, unit), s->key);
     if (call->kind == KVC_SCORE_EXACT)
         return kvc_ref_score(
-            KVC_REF(dot_key)(&s->query, kvc_list_key(lists, s->h, kvc_view_slot(&s->view, unit)), s->key, s->d), factor,
+            KVC_REF(dot_key)(&s->query, lists, s->h, kvc_view_slot(&s->view, unit), s->key), factor,
             call->scoring.cap);
     for (uint32_t i = 0; i < call->dims; i++) {
         bool low = call->kind == KVC_SCORE_PAGE_CHANNELS && !s->positive[i];
@@ -147,7 +147,7 @@ static uint32_t sides_of(const struct scored *s) {
 
 static uint64_t bytes_of(const struct scored *s) {
     const struct kvc_select_scores *call = s->call;
-    uint64_t n = 0, row = call->lists->format.row_bytes, element = 0;
+    uint64_t n = 0, row = call->lists->format.key.bytes, element = 0;
     if (call->pages)
         element = call->pages->type == KVC_F16 ? 2 : 4;
     for (uint32_t i = 0; i < s->units; i++)

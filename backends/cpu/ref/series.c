@@ -41,7 +41,7 @@ void KVC_REF(series_scores)(struct kvc_device *device, const struct kvc_series_s
             const float *mean = (const float *)kvc_span_data(args->mean) + (size_t)g * d;
             const float *spread = (const float *)kvc_span_data(args->spread) + (size_t)g * pairs;
             for (uint32_t r = 0; r < count; r++) {
-                KVC_REF(load_entry)(&lists->format, kvc_list_key(lists, h, kvc_list_slot(lists, h, r)), key);
+                KVC_REF(load_key)(lists, h, kvc_list_slot(lists, h, r), key);
                 for (uint32_t i = 0; i < pairs; i++)
                     length[i] = kvc_sqrt(kvc_fma(key[i + pairs], key[i + pairs], key[i] * key[i]));
                 s[r] = kvc_ref_dot(mean, key, d) + kvc_ref_dot(spread, length, pairs);

@@ -90,15 +90,119 @@ static uint32_t store_group(unsigned char *group, const float *x, size_t n) {
     return kvc_q8_saturates(amax) ? 1 : 0;
 }
 
-static uint32_t store_row(const struct kvc_entry_format *format, unsigned char *row, const float *x) {
-    const size_t d = format->head_size;
+/* Finds the smallest and the largest of x [n]. Returns true if one is a NaN; both are undefined then. */
+INLINE bool group_range(const float *x, size_t n, float *least, float *largest) {
+    bool nan = false;
+    *least = *largest = x[0];
+    if (n == KVC_ENTRY_GROUP) {
+        vf low = vf_load(x), high = low;
+        vm nans = vf_is_nan(low);
+        float lane[2][LANES];
+        UNROLL
+        for (unsigned c = LANES; c < KVC_ENTRY_GROUP; c += LANES) {
+            const vf value = vf_load(x + c);
+            nans = vm_or(nans, vf_is_nan(value));
+            low = vf_select(vf_less(value, low), value, low);
+            high = vf_select(vf_less(high, value), value, high);
+        }
+        vf_store(lane[0], low);
+        vf_store(lane[1], high);
+        UNROLL
+        for (unsigned i = 0; i < LANES; i++) {
+            *least = lane[0][i] < *least ? lane[0][i] : *least;
+            *largest = lane[1][i] > *largest ? lane[1][i] : *largest;
+        }
+        return vm_bits(nans) != 0;
+    }
+    for (size_t e = 0; e < n; e++) {
+        *least = x[e] < *least ? x[e] : *least;
+        *largest = x[e] > *largest ? x[e] : *largest;
+        nan = nan || kvc_is_nan(x[e]);
+    }
+    return nan;
+}
+
+/* Writes the codes of n values, which are their quants plus `offset`. */
+static void group_codes(enum kvc_type type, const float *x, size_t n, float scale, float minimum, int offset,
+                        kvc_i8 *code) {
+    const float low = type == KVC_Q4_1 ? 0.0f : (float)-offset, high = type == KVC_Q4_1 ? 15.0f : (float)(offset - 1);
+    const vf limit = vf_set(high), least = vf_set(low), magic = vf_set(KVC_ROUND_MAGIC);
+    size_t e = 0;
+    if (type == KVC_IQ4_NL || scale == 0.0f || kvc_is_nan(scale)) {
+        for (; e < n; e++)
+            code[e] = (kvc_i8)(type == KVC_IQ4_NL ? kvc_group_iq4(x[e], scale) : offset);
+        return;
+    }
+    for (; e + LANES <= n; e += LANES) {
+        int32_t whole[LANES];
+        vf v = vf_div(vf_sub(vf_load(x + e), vf_set(minimum)), vf_set(scale));
+        v = vf_select(vf_less(limit, v), limit, v);
+        v = vf_select(vf_less(v, least), least, v);
+        vi_store(whole, vi_sub(vf_bits(vf_add(v, magic)), vf_bits(magic)));
+        UNROLL
+        for (unsigned i = 0; i < LANES; i++)
+            code[e + i] = (kvc_i8)(whole[i] + offset);
+    }
+    for (; e < n; e++)
+        code[e] = (kvc_i8)(kvc_group_quant(x[e] - minimum, scale, low, high) + offset);
+}
+
+/* Stores x [n] as one group of fewer than eight bits. Returns 1 if its scale or minimum saturated. */
+static uint32_t store_packed(enum kvc_type type, unsigned char *group, const float *x, size_t n) {
+    const int offset = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 ? 0 : 8;
+    float least, largest, minimum = 0.0f;
+    kvc_i8 code[KVC_ENTRY_GROUP] = {0};
+    const bool nan = group_range(x, n, &least, &largest);
+    const float top = type == KVC_Q4_1 ? largest - least : kvc_group_top(least, largest);
+    const float by = type == KVC_Q4_1 ? 15.0f : type == KVC_IQ4_NL ? -127.0f : (float)-offset;
+    const kvc_u16 half = nan ? KVC_Q8_NAN_SCALE : kvc_group_scale(top, by);
+    memcpy(group, &half, sizeof half);
+    unsigned char *q = group + 2;
+    bool saturates = kvc_group_saturates(top, by);
+    if (type == KVC_Q4_1) {
+        const kvc_u16 bits = nan ? KVC_Q8_NAN_SCALE : kvc_f16_store(least);
+        memcpy(q, &bits, sizeof bits);
+        minimum = half_load(q);
+        saturates = saturates || kvc_f16_saturates(least);
+        q += 2;
+    }
+    group_codes(type, x, n, half_load(group), minimum, offset, code);
+    const size_t low = kvc_min_u64(n, 16);
+    for (size_t e = 0; e < low; e++)
+        q[e] = (unsigned char)((code[e] & 15) | (code[16 + e] & 15) << 4);
+    q += low;
+    if (type == KVC_Q5H) {
+        memset(q, 0, 4);
+        for (size_t e = 0; e < n; e++)
+            q[e / 8] = (unsigned char)(q[e / 8] | code[e] >> 4 << e % 8);
+    } else if (type == KVC_Q6H) {
+        memset(q, 0, 8);
+        for (size_t e = 0; e < n; e++)
+            q[e % 8] = (unsigned char)(q[e % 8] | code[e] >> 4 << e / 8 * 2);
+    }
+    return !nan && saturates;
+}
+
+static uint32_t store_row(enum kvc_type type, unsigned char *row, const float *x, size_t d) {
     uint32_t saturated = 0;
-    if (format->type == KVC_F32) {
+    if (type == KVC_F32) {
         memcpy(row, x, d * sizeof *x);
         return 0;
     }
-    if (format->type == KVC_F16)
+    if (type == KVC_F16)
         return store_halves(row, x, d);
+    if (type == KVC_BF16) {
+        for (size_t c = 0; c < d; c++) {
+            const kvc_u16 bits = kvc_f32_to_bf16(x[c]);
+            memcpy(row + 2 * c, &bits, sizeof bits);
+        }
+        return 0;
+    }
+    const size_t bytes = kvc_entry_group_bytes(type);
+    for (size_t c = 0; c < d && type != KVC_Q8_0; c += KVC_ENTRY_GROUP, row += bytes)
+        saturated += store_packed(type, row, x + c, kvc_min_u64(d - c, KVC_ENTRY_GROUP));
+    if (type != KVC_Q8_0)
+        return saturated;
     for (size_t c = 0; c < d; c += KVC_Q8_GROUP)
         saturated += store_group(row + c / KVC_Q8_GROUP * Q8_BYTES, x + c, kvc_min_u64(d - c, KVC_Q8_GROUP));
     return saturated;
@@ -147,8 +251,8 @@ static void append_task(void *argument, size_t task, unsigned thread) {
             KVC_ASSERT(slot < slots_of(lists, h));
             if (lists->position)
                 ((int32_t *)lists->position->data)[lists->host_base[h] + slot] = job->positions[row];
-            saturated += store_row(&lists->format, kvc_list_key(lists, h, slot), job->k + at);
-            saturated += store_row(&lists->format, kvc_list_value(lists, h, slot), job->v + at);
+            saturated += store_row(lists->format.key.type, kvc_list_key(lists, h, slot), job->k + at, d);
+            saturated += store_row(lists->format.value.type, kvc_list_value(lists, h, slot), job->v + at, d);
             if (slot != first + run) {
                 empty_state(lists, h, first, run);
                 first = slot;
@@ -173,7 +277,8 @@ static void append(struct kvc_device *device, const struct kvc_append *args) {
         memo_forget(job.cpu, lists);
         heads = kvc_max_u32(lists->kv_heads, heads);
         work += (double)args->segments[i].stored * lists->kv_heads *
-                (lists->format.head_size * (lists->format.type == KVC_Q8_0 ? 16.0 : 4.0) / LANES + lists->columns);
+                (lists->format.head_size * (kvc_entry_group_bytes(lists->format.key.type) ? 16.0 : 4.0) / LANES +
+                 lists->columns);
     }
     kvc_threads_run(threads_for(job.cpu, work), heads, append_task, &job);
 }
@@ -270,7 +375,6 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
     const struct kvc_lists *src = job->src;
     const uint32_t h = (uint32_t)task, slots = slots_of(dst, h), had = slots_of(src, h);
     const uint32_t count = ((const uint32_t *)src->count->data)[h], kept_slots = kvc_slots_kept(slots, had);
-    const size_t row_bytes = src->format.row_bytes;
     const uint32_t *from = src->order ? (const uint32_t *)src->order->data + src->host_base[h] : NULL;
     if (count > kvc_slots_hold(slots)) {
         kvc_cpu_failed(job->cpu, KVC_RESOURCE, "relayout: %u entries do not fit %u slots", (unsigned)count,
@@ -305,8 +409,8 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
         KVC_ASSERT(lowest < slots);
         to[r] = lowest;
         used[lowest] = true;
-        memcpy(kvc_list_key(dst, h, lowest), kvc_list_key(src, h, slot), row_bytes);
-        memcpy(kvc_list_value(dst, h, lowest), kvc_list_value(src, h, slot), row_bytes);
+        memcpy(kvc_list_key(dst, h, lowest), kvc_list_key(src, h, slot), src->format.key.bytes);
+        memcpy(kvc_list_value(dst, h, lowest), kvc_list_value(src, h, slot), src->format.value.bytes);
     }
     for (uint32_t c = 0; dst->state && src->state && c < dst->columns; c++) {
         float *column = state_of(dst, h) + (size_t)c * slots;
@@ -342,7 +446,7 @@ static void relayout(struct kvc_device *device, const struct kvc_relayout *args)
         const uint32_t count = ((const uint32_t *)src->count->data)[h], slots = slots_of(dst, h);
         job.count_most = kvc_max_u32(count, job.count_most);
         job.slots_most = kvc_max_u32(slots, job.slots_most);
-        work += count * (4.0 + dst->columns + (slots < slots_of(src, h) ? src->format.row_bytes / 16.0 : 0.0));
+        work += count * (4.0 + dst->columns + (slots < slots_of(src, h) ? kvc_entry_bytes(&src->format) / 32.0 : 0.0));
     }
     kvc_threads_run(threads_for(job.cpu, work), src->kv_heads, relayout_task, &job);
 }

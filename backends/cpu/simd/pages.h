@@ -75,7 +75,8 @@ static void one_page(enum kvc_type type, const struct head_entries *head, uint32
             const vf x = c + LANES > d     ? entry_part_load(type, key, c, d - c)
                          : type == KVC_F32 ? entry_load(KVC_F32, key, c)
                          : type == KVC_F16 ? entry_load(KVC_F16, key, c)
-                                           : entry_load(KVC_Q8_0, key, c);
+                         : type == KVC_Q8_0 ? entry_load(KVC_Q8_0, key, c)
+                                            : entry_packed_load(type, key, c, d);
             const vf least = vf_load(low + c), most = vf_load(high + c);
             vf_store(low + c, vf_select(vf_less(x, least), x, least));
             vf_store(high + c, vf_select(vf_less(most, x), x, most));
@@ -106,7 +107,7 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
     const struct pages_job *job = argument;
     const uint32_t h = (uint32_t)(task / job->splits), split = (uint32_t)(task % job->splits);
     const uint32_t page = job->pages->page, places = places_of(job->lists, job->view, h);
-    const enum kvc_type type = job->lists->format.type;
+    const enum kvc_type type = job->lists->format.key.type;
     const size_t d = job->lists->format.head_size, padded = padded_size(d);
     struct pages_work work;
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, lay_out_pages(job, &work, NULL));
@@ -171,7 +172,7 @@ struct sums_job {
 static void sums_task(void *argument, size_t task, unsigned thread) {
     const struct sums_job *job = argument;
     const uint32_t h = (uint32_t)task, places = places_of(job->lists, job->view, h);
-    const enum kvc_type type = job->lists->format.type;
+    const enum kvc_type type = job->lists->format.value.type;
     const size_t d = job->lists->format.head_size, padded = padded_size(d);
     const size_t pointers = (job->blocks_most * sizeof(unsigned char *) + 63) / 64 * 64;
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, pointers + 2 * padded * sizeof(float));
@@ -183,7 +184,7 @@ static void sums_task(void *argument, size_t task, unsigned thread) {
     if (job->rows != UINT32_MAX)
         memcpy(total, sums, d * sizeof *total);
     for (uint32_t p = job->rows < places ? places - job->rows : 0; p < places; p++) {
-        dequantize_row(type, wide, slot_key(&head, head_slot(&head, p)) + head.value_offset, d);
+        dequantize_row(type, wide, slot_value(&head, head_slot(&head, p)), d);
         for (size_t c = 0; c < d; c += LANES)
             vf_store(total + c, vf_add(vf_load(total + c), vf_load(wide + c)));
     }

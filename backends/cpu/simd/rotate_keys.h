@@ -39,7 +39,8 @@ static void rotate_task(void *argument, size_t task, unsigned thread) {
         for (uint32_t i = 0; i < some; i++) {
             const size_t row = (size_t)(r + i) * half;
             rope_head(y, x + i * d, job->cosine + row, job->sine + row, d, job->rotary, job->interleaved);
-            saturated += store_row(&lists->format, kvc_list_key(lists, h, slot[i]), y);
+            hadamard_head(lists->format.key.type, y, d);
+            saturated += store_row(lists->format.key.type, kvc_list_key(lists, h, slot[i]), y, d);
         }
     }
     if (saturated)

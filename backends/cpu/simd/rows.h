@@ -352,6 +352,52 @@ static void scale(struct kvc_device *device, const struct kvc_scale *args) {
     run_pieces(device, &job, scale_task, (double)args->n * (args->cap != 0.0f ? 60 : 2) / LANES);
 }
 
+/* ---- hadamard ---- */
+
+/* One step of the transform for all channels of a part. Inlined for each small step. */
+INLINE void hadamard_step(float *x, size_t width, size_t step) {
+    for (size_t i = 0; i < width; i += 2 * step)
+        for (size_t j = i; j < i + step; j++) {
+            const float a = x[j], b = x[j + step];
+            x[j] = a + b;
+            x[j + step] = a - b;
+        }
+}
+
+static void hadamard_part(float *x, size_t width) {
+    if (width >= 2)
+        hadamard_step(x, width, 1);
+    if (width >= 4)
+        hadamard_step(x, width, 2);
+    if (width >= 8)
+        hadamard_step(x, width, 4);
+    for (size_t step = 8; step < width; step *= 2)
+        hadamard_step(x, width, step);
+    const float factor = kvc_hadamard_factor((kvc_u32)width);
+    for (size_t i = 0; i < width; i++)
+        x[i] = x[i] * factor;
+}
+
+/* Transforms a key or value [d] if entries of this type are rotated. */
+INLINE void hadamard_head(enum kvc_type type, float *x, size_t d) {
+    const size_t width = kvc_hadamard_width((kvc_u32)d);
+    for (float *part = x; kvc_type_is_rotated(type) && part < x + d; part += width)
+        hadamard_part(part, width);
+}
+
+static void hadamard_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const size_t d = job->width, width = kvc_hadamard_width((kvc_u32)d), end = piece_end(job, task);
+    (void)thread;
+    for (float *part = job->y + task * job->piece * d; part < job->y + end * d; part += width)
+        hadamard_part(part, width);
+}
+
+static void hadamard(struct kvc_device *device, const struct kvc_hadamard *args) {
+    struct rows_job job = {.y = kvc_span_data(args->x), .count = args->heads, .width = args->d};
+    run_pieces(device, &job, hadamard_task, (double)args->heads * args->d * 14 / LANES);
+}
+
 /* ---- fma_loop ---- */
 
 static void fma_loop_task(void *argument, size_t task, unsigned thread) {

@@ -221,7 +221,7 @@ KVC_DEVICE bool kvc_read_find(struct kvc_read &t, const struct kvc_arena_view &a
     t.group = heads / kv_heads;
     t.d = arena.head_size;
     t.tiles = tiles;
-    kvc_read_lay_out(t, arena.row_bytes, align);
+    kvc_read_lay_out(t, arena.key_bytes, align);
     if (id < t.here)
         t.reads[id] = 0;
     KVC_BARRIER();

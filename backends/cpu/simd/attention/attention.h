@@ -11,6 +11,7 @@
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/integer_tile.h"
+#include "backends/cpu/simd/attention/packed.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/scores/score_memo.h"
 #include "backends/cpu/stealing.h"
@@ -32,6 +33,7 @@ struct attention_work {
     uint16_t *index;                     /* [packed_size(d)] */
     float *q, *wide, *s, *packed_keys, *packed_values, *sum, *most;
     struct integer_work integer;
+    struct rewritten rewritten;
     struct tile_results own; /* NULL for units that are divided among tasks: shared memory holds their results */
 };
 
@@ -46,6 +48,8 @@ struct attention_job {
     size_t cells_most;            /* tiles times queries of a unit */
     uint32_t group, d, blocks_most, rows_most, queries_most;
     bool any_gemm, any_integers, split;
+    bool any_rewritten;          /* some entries are not read as they are stored */
+    enum kvc_type rewritten_type; /* the largest type in which entries are rewritten */
     struct score_memo *memo; /* NULL if there is no record to fill */
     float scale, cap;
 };
@@ -74,6 +78,9 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     work->most = bump_take(&at, queries * f);
     if (job->any_integers)
         integer_lay_out(&at, job->d, queries, true, &work->integer);
+    work->rewritten = (struct rewritten){NULL, NULL, NULL};
+    if (job->any_rewritten)
+        rewritten_lay_out(&at, job->rewritten_type, d, true, &work->rewritten);
     const size_t score_rows = job->any_gemm ? QUERIES_AT_ONCE : SMALL_BATCH_QUERIES;
     work->s = bump_take(&at, score_rows * KVC_TILE * f);
     work->packed_keys = bump_take(&at, job->any_gemm ? packed_size(d) * KVC_TILE * f : 0);
@@ -86,8 +93,8 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
  * too. Memory is read faster in order, so gaps of a few rows are filled if the list is dense and its rows are long.
  * Otherwise no gap is filled. Returns 0 if all entries are read. */
 static size_t fill_bytes(const struct head_entries *head) {
-    const bool dense = (uint64_t)head->places * 8 >= head->count && head->row_bytes >= 256;
-    return head->index ? (dense ? 3 : 1) * head->row_bytes : 0;
+    const bool dense = (uint64_t)head->places * 8 >= head->count && head->key_bytes >= 256;
+    return head->index ? (dense ? 3 : 1) * head->key_bytes : 0;
 }
 
 /* The work of one task. */
@@ -225,7 +232,7 @@ INLINE struct seen_range unit_seen(const struct attention_job *job, const struct
         }
     }
     if (unit->split == 0 && unit->segment->bytes_read)
-        __atomic_fetch_add(unit->segment->bytes_read, read * 2 * unit->segment->lists->format.row_bytes,
+        __atomic_fetch_add(unit->segment->bytes_read, read * kvc_entry_bytes(&unit->segment->lists->format),
                            __ATOMIC_RELAXED);
     return any;
 }
@@ -260,11 +267,13 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     const struct kvc_attention *call = job->call;
     const struct attention_unit unit = unit_of(job, task);
     const struct kvc_lists *lists = unit.segment->lists;
-    const enum kvc_type type = lists->format.type;
+    const bool stored = reads_stored(&lists->format);
+    const enum kvc_type type = read_type(&lists->format);
     const uint32_t d = job->d, group = job->group, queries = unit.rows * group;
     const bool many = unit.plan->many, split = unit.plan->splits > 1;
     const size_t stride = many ? value_size(d) : padded_size(d);
-    const size_t value_offset = lists->arena->value_offset;
+    const size_t row_bytes = stored ? lists->format.key.bytes : read_bytes(type, d);
+    const size_t value_offset = stored ? lists->arena->values_at : KVC_TILE * row_bytes;
     struct attention_work work;
     const size_t own = lay_out(job, &work, NULL), shared = thread == 0 ? job->shared_total : 0;
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, shared + own);
@@ -280,7 +289,7 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
     }
 
     const struct head_entries head = head_open(lists, unit.segment->reads, unit.head, work.block);
-    const size_t fill = fill_bytes(&head);
+    const size_t fill = stored ? fill_bytes(&head) : 0;
     const struct seen_range any = unit_seen(job, &unit, &head, work.seen);
     const uint32_t low = any.low, high = any.high;
     const uint32_t first = low / KVC_TILE, tiles = low < high ? (high - 1) / KVC_TILE + 1 - first : 0;
@@ -298,12 +307,14 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
         const size_t at = (size_t)(t - first) * queries;
         const struct seen_range then = seen_in_tile((struct seen_range){low, high}, (t + 1) * KVC_TILE);
         const unsigned char **keys = work.keys + t % 2 * KVC_TILE, **next = work.keys + (t + 1) % 2 * KVC_TILE;
-        const uint32_t next_count = t + 1 == to ? 0 : then.high;
+        const uint32_t next_count = t + 1 == to || !stored ? 0 : then.high;
         if (t == from || next_filled == 0)
             head_keys(&head, t * KVC_TILE + all.low, all.high - all.low, keys + all.low);
         if (next_count)
             head_keys(&head, (t + 1) * KVC_TILE, next_count, next);
         next_filled = next_count;
+        if (!stored)
+            keys = rewrite_entries(&work.rewritten, &lists->format, &head, t * KVC_TILE, keys, all.low, all.high);
         if (many || work.integer.kernels)
             for (uint32_t i = 0; i < queries; i++)
                 work.in[i] = seen_in_tile(work.seen[i / group], t * KVC_TILE);
@@ -317,12 +328,11 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
         } else if (many) {
             pack_keys(type, keys, all.low, all.high, d, work.index, work.packed_keys);
             pack_values(type, keys, value_offset, all.low, all.high, d, work.packed_values);
-            const struct gemm_ahead ahead = {next, next_count, value_offset, lists->format.row_bytes};
+            const struct gemm_ahead ahead = {next, next_count, value_offset, row_bytes};
             gemm_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, job->cap, &ahead,
                       work.s, results.m + at, results.l + at, results.o + at * stride);
         } else {
-            const struct tile_entries tile = {type, keys,    value_offset, lists->format.row_bytes,
-                                              fill, all.low, all.high};
+            const struct tile_entries tile = {type, keys, value_offset, row_bytes, fill, all.low, all.high};
             const struct tile_queries tile_queries = {work.q, queries, d, job->scale};
             small_batch_scores(&tile, all.high, &tile_queries, work.wide, work.s);
             for (uint32_t h = 0; job->cap != 0.0f && h < queries; h++)
@@ -371,6 +381,7 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
     const bool alone = work < POOL_WORK;
     size_t unit = 0;
     for (size_t i = 0; i < call->segment_count; i++) {
+        const struct kvc_segment *segment = &call->segments[i];
         struct segment_plan *plan = &job->plan[i];
         plan->splits = 1;
         if (!alone && threads > 1 && units < (size_t)2 * threads && plan->tiles > 1) {
@@ -386,7 +397,12 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
         const size_t cells = (size_t)plan->tiles * plan->row_block * job->group;
         job->cells_most = kvc_max_u64(cells, job->cells_most);
         job->any_gemm = job->any_gemm || plan->many;
-        job->any_integers = job->any_integers || kvc_scores_integers(call->scoring, &call->segments[i].lists->format);
+        job->any_integers = job->any_integers || kvc_scores_integers(call->scoring, &segment->lists->format);
+        if (!reads_stored(&segment->lists->format)) {
+            const enum kvc_type read = read_type(&segment->lists->format);
+            job->rewritten_type = !job->any_rewritten || read == KVC_F32 ? read : job->rewritten_type;
+            job->any_rewritten = true;
+        }
     }
     job->queries_most = job->rows_most * job->group;
     return work;

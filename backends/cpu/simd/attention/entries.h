@@ -128,12 +128,29 @@ INLINE vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {
     return vf_mul(vf_set(half_load(group)), vf_load_i8(group + 2 + c % KVC_Q8_GROUP));
 }
 
-/* Loads the first n < LANES of these channels, followed by +0. */
+/* Dequantizes a row [d] of any type. */
+static NEVER_INLINE void dequantize_packed(enum kvc_type type, float *to, const unsigned char *row, size_t d);
+
+/* Loads channels c .. c + LANES - 1 of a row of d channels whose type is not F32, F16 or Q8_0. Channels from d on are
+ * +0. */
+static NEVER_INLINE vf entry_packed_load(enum kvc_type type, const unsigned char *row, size_t c, size_t d) {
+    float x[KVC_ENTRY_GROUP + LANES] = {0};
+    const size_t first = c / KVC_ENTRY_GROUP * KVC_ENTRY_GROUP, group = first / KVC_ENTRY_GROUP;
+    const size_t n = kvc_min_u64(d - first, KVC_ENTRY_GROUP);
+    const unsigned char *from =
+        type == KVC_BF16 ? row + 2 * first : row + group * kvc_entry_group_bytes(type);
+    dequantize_packed(type, x, from, n);
+    return vf_load(x + (c - first));
+}
+
+/* Loads the first n < LANES of these channels, the last ones of the row, followed by +0. */
 INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c, size_t n) {
     if (type == KVC_F32)
         return vf_part_load((const float *)(const void *)row + c, n);
     if (type == KVC_F16)
         return vf_part_load_f16(row + 2 * c, n);
+    if (type != KVC_Q8_0)
+        return entry_packed_load(type, row, c, c + n);
     const unsigned char *group = row + c / KVC_Q8_GROUP * Q8_BYTES;
     const vf x = vf_mul(vf_set(half_load(group)), vf_part_load_i8(group + 2 + c % KVC_Q8_GROUP, n));
     return vf_select(vm_first(n), x, vf_zero()); /* a NaN scale would make the padding NaN */
@@ -143,36 +160,40 @@ INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c
 struct head_entries {
     const uint32_t *order, *index;  /* order: slots by index; index: the read list; NULL: element i is i */
     const int32_t *position;        /* by slot; NULL: positions are equal to slots */
-    const unsigned char **block;    /* [head_block_count] */
+    const unsigned char **block;    /* [head_block_count]: the blocks' keys, then their values */
     uint32_t count, places;         /* entries in the list; entries in the read list, or `count` if there is none */
-    size_t row_bytes, value_offset; /* value_offset: the distance from a key to its value */
+    uint32_t blocks;
+    size_t key_bytes, value_bytes;
 };
 
-/* Returns the number of blocks of head h, which is the number of pointers that head_entries.block must hold. */
+/* Returns the number of pointers that head_entries.block must hold. */
 static inline size_t head_block_count(const struct kvc_lists *lists, uint32_t h) {
-    return kvc_slots_blocks(lists->host_base[h + 1] - lists->host_base[h]);
+    return 2 * (size_t)kvc_slots_blocks(lists->host_base[h + 1] - lists->host_base[h]);
 }
 
 static inline struct head_entries head_open(const struct kvc_lists *lists, const struct kvc_read_list *reads,
                                             uint32_t h, const unsigned char **capacity) {
     const uint32_t base = lists->host_base[h];
     const uint32_t *blocks = (const uint32_t *)lists->blocks->data + kvc_first_block(base, h);
-    const size_t n = head_block_count(lists, h);
+    const uint32_t n = (uint32_t)head_block_count(lists, h) / 2;
     struct head_entries head = {
         .order = lists->order ? (const uint32_t *)lists->order->data + base : NULL,
         .position = lists->position ? (const int32_t *)lists->position->data + base : NULL,
         .block = capacity,
         .count = ((const uint32_t *)lists->count->data)[h],
-        .row_bytes = lists->format.row_bytes,
-        .value_offset = lists->arena->value_offset,
+        .blocks = n,
+        .key_bytes = lists->format.key.bytes,
+        .value_bytes = lists->format.value.bytes,
     };
     head.places = head.count;
     if (reads) {
         head.index = (const uint32_t *)reads->index->data + (size_t)h * reads->stride;
         head.places = ((const uint32_t *)reads->count->data)[h];
     }
-    for (size_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         capacity[i] = kvc_cpu_block(lists->arena, blocks[i]);
+        capacity[n + i] = kvc_cpu_values(lists->arena, blocks[i]);
+    }
     return head;
 }
 
@@ -190,7 +211,10 @@ INLINE int32_t slot_position(const struct head_entries *head, uint32_t slot) {
 }
 
 INLINE const unsigned char *slot_key(const struct head_entries *head, uint32_t slot) {
-    return head->block[slot / KVC_BLOCK] + (size_t)(slot % KVC_BLOCK) * head->row_bytes;
+    return head->block[slot / KVC_BLOCK] + (size_t)(slot % KVC_BLOCK) * head->key_bytes;
+}
+INLINE const unsigned char *slot_value(const struct head_entries *head, uint32_t slot) {
+    return head->block[head->blocks + slot / KVC_BLOCK] + (size_t)(slot % KVC_BLOCK) * head->value_bytes;
 }
 
 /* Writes the addresses of the keys of n entries, from entry `place` on. */

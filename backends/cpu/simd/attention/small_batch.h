@@ -29,6 +29,11 @@ static inline void pad_query(float *to, const float *q, size_t d) {
 
 static inline void dequantize_row(enum kvc_type type, float *to, const unsigned char *row, size_t d) {
     size_t c = 0;
+    if (type != KVC_F32 && type != KVC_F16 && type != KVC_Q8_0) {
+        dequantize_packed(type, to, row, d);
+        memset(to + d, 0, (padded_size(d) - d) * sizeof *to);
+        return;
+    }
     for (; c + LANES <= d; c += LANES)
         vf_store(to + c, type == KVC_F32   ? entry_load(KVC_F32, row, c)
                          : type == KVC_F16 ? entry_load(KVC_F16, row, c)

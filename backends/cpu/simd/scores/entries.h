@@ -12,7 +12,8 @@ INLINE vf some_channels(enum kvc_type type, const unsigned char *row, size_t c, 
     return c + LANES > d     ? entry_part_load(type, row, c, d - c)
            : type == KVC_F32 ? entry_load(KVC_F32, row, c)
            : type == KVC_F16 ? entry_load(KVC_F16, row, c)
-                             : entry_load(KVC_Q8_0, row, c);
+           : type == KVC_Q8_0 ? entry_load(KVC_Q8_0, row, c)
+                              : entry_packed_load(type, row, c, d);
 }
 
 /* Returns dot32 of a row with y [padded], or with itself if y is NULL. Padding adds +0 to lanes that are never -0. */
@@ -78,7 +79,7 @@ static void add_directions(enum kvc_type type, const struct head_entries *head, 
 static void entry_scores_task(void *argument, size_t task, unsigned thread) {
     const struct entry_scores_job *job = argument;
     const struct kvc_entry_scores *args = job->args;
-    const enum kvc_type type = args->lists->format.type;
+    const enum kvc_type type = args->lists->format.key.type;
     const size_t d = args->lists->format.head_size;
     const uint32_t h = (uint32_t)task;
     float *score = (float *)kvc_span_data(args->scores) + task * args->stride;
@@ -158,7 +159,8 @@ static size_t lay_out_lag(const struct lag_scores_job *job, struct lag_work *wor
 
 /* Returns the key row or the value row at an index. */
 INLINE const unsigned char *side_row(const struct head_entries *head, uint32_t index, bool values) {
-    return slot_key(head, head_slot(head, index)) + (values ? head->value_offset : 0);
+    const uint32_t slot = head_slot(head, index);
+    return values ? slot_value(head, slot) : slot_key(head, slot);
 }
 
 /* Returns the spread s of one row relative to low and high. */
@@ -234,7 +236,7 @@ static void lag_scores_task(void *argument, size_t task, unsigned thread) {
     for (uint32_t p = 0; p + 1 < parts; p++) {
         const uint32_t first = args->first + p * lag;
         for (int values = 0; values < 2; values++)
-            lag_side(args->lists->format.type, &head, first, lag, values, args->lists->format.head_size, &work);
+            lag_side(values ? args->lists->format.value.type : args->lists->format.key.type, &head, first, lag, values, args->lists->format.head_size, &work);
         for (uint32_t i = 0; i < lag; i++)
             work.key[i] = kvc_score_key(work.raw[i]);
         for (uint32_t i = 0; i < lag; i++) {
@@ -339,8 +341,8 @@ static void mix_redundancy_task(void *argument, size_t task, unsigned thread) {
     for (uint32_t r = 0; r < count; r++) {
         const unsigned char *key = slot_key(&head, head_slot(&head, r));
         for (size_t c = 0; c < d; c += LANES)
-            vf_store(work.keys + r * padded + c, some_channels(args->lists->format.type, key, c, d));
-        work.length[r] = kvc_sqrt(dot_row(args->lists->format.type, key, NULL, d));
+            vf_store(work.keys + r * padded + c, some_channels(args->lists->format.key.type, key, c, d));
+        work.length[r] = kvc_sqrt(dot_row(args->lists->format.key.type, key, NULL, d));
     }
     for (uint32_t i = 0; i < count; i++)
         add_likeness(&work, i, count, d, args->threshold);
@@ -394,7 +396,7 @@ static void output_norms_task(void *argument, size_t task, unsigned thread) {
     for (uint32_t r = first; r < count && r < first + KVC_TILE; r++) {
         float sum = args->first ? 0.0f : norm[r];
         for (size_t c = 0; c < d; c += LANES)
-            vf_store(value + c, some_channels(args->lists->format.type, side_row(&head, r, true), c, d));
+            vf_store(value + c, some_channels(args->lists->format.value.type, side_row(&head, r, true), c, d));
         for (uint32_t n = 0; n < args->outputs; n++) {
             const float dot = dot_row(KVC_F32, (const unsigned char *)(w + n * width), value, d);
             sum = sum + kvc_from_bits(kvc_bits(dot) & 0x7fffffffu);

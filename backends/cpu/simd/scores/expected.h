@@ -91,7 +91,7 @@ static void rotate_back(const struct kvc_expected_scores *args, const unsigned c
     const size_t half = args->cosine.buffer ? args->rotary / 2 : 0;
     const float *cosine = half ? kvc_span_data(args->cosine) : NULL, *sine = half ? kvc_span_data(args->sine) : NULL;
     for (size_t c = 0; c < d; c += LANES)
-        vf_store(work->key + c, some_channels(args->lists->format.type, key, c, d));
+        vf_store(work->key + c, some_channels(args->lists->format.key.type, key, c, d));
     memcpy(work->y, work->key, d * sizeof *work->y);
     for (size_t i = 0; i < half; i++) {
         const float a = work->key[i], b = work->key[i + half];
@@ -139,7 +139,7 @@ static void expected_scores_task(void *argument, size_t task, unsigned thread) {
         score[r] = kvc_div(score[r], (float)group);
         if (args->values)
             score[r] = (score[r] + args->epsilon) *
-                       kvc_sqrt(dot_row(args->lists->format.type, side_row(&head, r, true), NULL, d));
+                       kvc_sqrt(dot_row(args->lists->format.value.type, side_row(&head, r, true), NULL, d));
     }
 }
 

@@ -85,7 +85,7 @@ static void transpose_chunk(const struct kvc_lists *lists, const struct head_ent
                             const struct chunk_work *work) {
     const size_t d = lists->format.head_size;
     for (uint32_t j = 0; j < n; j++) {
-        dequantize_row(lists->format.type, work->row, slot_key(head, head_slot(head, from + j)), d);
+        dequantize_row(lists->format.key.type, work->row, slot_key(head, head_slot(head, from + j)), d);
         for (size_t c = 0; c < d; c++)
             work->keys[(j / LANES * d + c) * LANES + j % LANES] = work->row[c];
     }
@@ -190,7 +190,7 @@ static void weigh_mass_task(void *argument, size_t task, unsigned thread) {
     for (uint32_t r = 0; r < head.count; r++)
         score[r] = r < args->first || r >= end
                        ? 0.0f
-                       : column[head_slot(&head, r)] * kvc_sqrt(dot_row(lists->format.type, side_row(&head, r, true),
+                       : column[head_slot(&head, r)] * kvc_sqrt(dot_row(lists->format.value.type, side_row(&head, r, true),
                                                                         NULL, lists->format.head_size));
 }
 
@@ -250,7 +250,7 @@ static void unrotated_key(const struct kvc_leverage_scores *args, const struct h
     const size_t row = half ? (size_t)slot_position(head, slot) * half : 0;
     const float *cosine = half ? (const float *)kvc_span_data(args->cosine) + row : NULL;
     const float *sine = half ? (const float *)kvc_span_data(args->sine) + row : NULL;
-    dequantize_row(args->lists->format.type, x, slot_key(head, slot), d);
+    dequantize_row(args->lists->format.key.type, x, slot_key(head, slot), d);
     for (size_t i = 0; i < half; i++) {
         const float a = x[i], b = x[i + half];
         x[i] = kvc_fma(b, sine[i], a * cosine[i]);

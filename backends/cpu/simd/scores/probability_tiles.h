@@ -9,6 +9,7 @@
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/integer_tile.h"
+#include "backends/cpu/simd/attention/packed.h"
 #include "backends/cpu/simd/bump.h"
 #include "backends/cpu/simd/scores/score_memo.h"
 
@@ -58,6 +59,7 @@ struct probabilities_work {
     uint16_t *index;
     float *q, *wide, *s, *packed_keys, *own;
     struct integer_work integer;
+    struct rewritten rewritten;
 };
 
 static size_t lay_out_probabilities(const struct probabilities_job *job, struct probabilities_work *work,
@@ -77,6 +79,10 @@ static size_t lay_out_probabilities(const struct probabilities_job *job, struct 
     work->integer.kernels = job->integers ? kvc_integers_for(job->cpu, queries) : NULL;
     if (job->integers)
         integer_lay_out(&at, job->d, queries, false, &work->integer);
+    const enum kvc_type type = job->rows->lists->format.key.type;
+    work->rewritten = (struct rewritten){NULL, NULL, NULL};
+    if (!job->known && side_read_type(type) != type)
+        rewritten_lay_out(&at, side_read_type(type), d, false, &work->rewritten);
     return at.used;
 }
 
@@ -136,15 +142,19 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, struct 
     const struct probabilities_job *job = tile->job;
     const uint32_t group = job->group, queries = job->rows->queries, d = job->d, step = job->at_once / group;
     const size_t size = job->many ? packed_size(d) : padded_size(d);
-    const enum kvc_type type = job->rows->lists->format.type;
+    const struct kvc_entry_format *format = &job->rows->lists->format;
+    const enum kvc_type type = side_read_type(format->key.type);
+    const unsigned char *const *keys = work->keys;
     KVC_ASSERT(!job->known || (!job->many && !job->integers)); /* known scores need no keys */
     if (!job->known)
         head_keys(tile->head, tile->first, tile->n, work->keys);
+    if (!job->known && work->rewritten.rows)
+        keys = rewrite_keys(&work->rewritten, format, keys, 0, tile->n);
     if (work->integer.kernels)
         work->integer.kernels->pack_keys(
-            &(struct kvc_integer_entries){.keys = work->keys, .range = {0, tile->n}, .d = d}, &work->integer.tile);
+            &(struct kvc_integer_entries){.keys = keys, .range = {0, tile->n}, .d = d}, &work->integer.tile);
     else if (job->many)
-        pack_keys(type, work->keys, 0, tile->n, d, work->index, work->packed_keys);
+        pack_keys(type, keys, 0, tile->n, d, work->index, work->packed_keys);
     for (uint32_t i = 0; i < queries; i += step) {
         const uint32_t some = kvc_min_u32(queries - i, step);
         for (uint32_t j = 0; j < some * group; j++)
@@ -156,7 +166,7 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, struct 
             gemm_scores(work->packed_keys, work->q + (size_t)i * group * size, some * group, work->in, d, true,
                         job->scale, work->s);
         } else if (!job->known) {
-            const struct tile_entries entries = {.type = type, .keys = work->keys, .high = tile->n};
+            const struct tile_entries entries = {.type = type, .keys = keys, .high = tile->n};
             const struct tile_queries tile_queries = {work->q + (size_t)i * group * size, some * group, d, job->scale};
             small_batch_scores(&entries, tile->n, &tile_queries, work->wide, work->s);
         }

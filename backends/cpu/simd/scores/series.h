@@ -79,7 +79,7 @@ static void series_scores_task(void *argument, size_t task, unsigned thread) {
     lay_out_series(job, count, &work, scratch);
     const struct head_entries head = head_open(args->lists, NULL, (uint32_t)task, work.block);
     for (uint32_t r = 0; r < count; r++) {
-        load_pairs(args->lists->format.type, slot_key(&head, head_slot(&head, r)), d, pairs, &work);
+        load_pairs(args->lists->format.key.type, slot_key(&head, head_slot(&head, r)), d, pairs, &work);
         for (size_t g = 0; g < group; g++)
             work.s[g * count + r] = dot_row(KVC_F32, (const unsigned char *)(mean + g * d), work.key, d) +
                                     dot_row(KVC_F32, (const unsigned char *)(spread + g * pairs), work.length, pairs);

@@ -46,7 +46,7 @@ static struct select_head open_choose(const struct select_job *job, const struct
 static void count_bytes(const struct select_job *job, const struct select_head *head) {
     const struct kvc_select_scores *call = job->call;
     const float *q = (const float *)kvc_span_data(call->q) + (size_t)head->h * job->group * job->d;
-    const uint64_t n = head->units - head->first, row = call->lists->format.row_bytes;
+    const uint64_t n = head->units - head->first, row = call->lists->format.key.bytes;
     const uint64_t element = call->pages && call->pages->type == KVC_F16 ? 2 : 4;
     uint64_t sides = 0;
     for (uint32_t c = 0; c < job->d && call->kind == KVC_SCORE_PAGE_BOUND; c++)

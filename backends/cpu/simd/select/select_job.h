@@ -3,6 +3,7 @@
 #define KVC_SIMD_SELECT_SELECT_JOB_H
 
 #include "backends/cpu/simd/attention/integer_tile.h"
+#include "backends/cpu/simd/attention/packed.h"
 #include "backends/cpu/simd/select/select_reads.h"
 #include "backends/cpu/stealing.h"
 
@@ -33,6 +34,7 @@ struct select_work {
     float *factor, *most;                /* [G]; factor later holds the factors of the exponentials */
     int32_t *read_keys;                  /* scratch memory of read_head */
     struct integer_work integer;
+    struct rewritten rewritten;
     struct select_values own;
 };
 
@@ -69,6 +71,10 @@ static size_t lay_out_choose(const struct select_job *job, struct select_work *w
             : NULL;
     if (work->integer.kernels)
         integer_lay_out(&at, job->d, job->group, false, &work->integer);
+    const enum kvc_type type = job->call->lists->format.key.type;
+    work->rewritten = (struct rewritten){NULL, NULL, NULL};
+    if (job->call->kind == KVC_SCORE_EXACT && side_read_type(type) != type)
+        rewritten_lay_out(&at, side_read_type(type), job->d, false, &work->rewritten);
     work->own = job->splits == 1 ? bump_values(&at, job, job->group) : (struct select_values){NULL, NULL, NULL};
     return at.used;
 }

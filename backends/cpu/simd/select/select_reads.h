@@ -82,9 +82,9 @@ static void prefetch_next(struct select_prefetch *ahead) {
     if (!ahead)
         return;
     for (unsigned i = 0; i < ENTRIES_AT_ONCE && ahead->next < ahead->chosen.places; i++) {
-        const unsigned char *key = slot_key(&ahead->chosen, head_slot(&ahead->chosen, ahead->next++));
-        prefetch_row_far(key, ahead->chosen.row_bytes);
-        prefetch_row_far(key + ahead->chosen.value_offset, ahead->chosen.row_bytes);
+        const uint32_t slot = head_slot(&ahead->chosen, ahead->next++);
+        prefetch_row_far(slot_key(&ahead->chosen, slot), ahead->chosen.key_bytes);
+        prefetch_row_far(slot_value(&ahead->chosen, slot), ahead->chosen.value_bytes);
     }
     if (ahead->at + CHANNEL_BYTES_AT_ONCE > ahead->end)
         return;

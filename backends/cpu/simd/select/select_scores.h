@@ -88,7 +88,7 @@ static void dots_of_heads(const struct select_job *job, const struct select_work
                           float *most) {
     const struct kvc_select_scores *call = job->call;
     const size_t row = select_row(job), padded = padded_size(job->d);
-    const enum kvc_type type = call->lists->format.type;
+    const enum kvc_type type = call->lists->format.key.type;
     float *out[DOT_HEADS];
     for (unsigned i = 0; i < some; i++)
         out[i] = head->values.e + (g + i) * row;
@@ -136,15 +136,21 @@ static float largest(const float *x, uint32_t from, uint32_t to) {
 static void score_tile(const struct select_job *job, struct select_work *work, uint32_t n, uint32_t known) {
     const struct kvc_select_scores *call = job->call;
     const float scale = kvc_score_scale(call->scoring.scale, job->d);
+    const unsigned char *const *keys = work->keys;
+    if (work->rewritten.rows) {
+        keys = rewrite_keys(&work->rewritten, &call->lists->format, keys, 0, n);
+        known = n;
+    }
     if (work->integer.kernels) {
         const struct kvc_integer_entries entries = {
-            .keys = work->keys, .range = {0, n}, .d = job->d, .next = work->keys + n, .next_count = known - n};
+            .keys = keys, .range = {0, n}, .d = job->d, .next = keys + n, .next_count = known - n};
         work->integer.kernels->pack_keys(&entries, &work->integer.tile);
         work->integer.kernels->scores(&work->integer.tile, &work->integer.queries, 0, job->group, entries.range, scale,
                                       work->s);
         return;
     }
-    const struct tile_entries tile = {.type = call->lists->format.type, .keys = work->keys, .high = n};
+    const struct tile_entries tile = {
+        .type = side_read_type(call->lists->format.key.type), .keys = keys, .high = n};
     const struct tile_queries queries = {work->q, job->group, job->d, scale};
     small_batch_scores(&tile, known, &queries, work->wide, work->s);
 }

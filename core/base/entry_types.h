@@ -1,0 +1,89 @@
+/* entry_types.h - the types of cache entries: how d channels of a key or a value are stored. Has only macros and
+ * functions of values, for C, OpenCL C and CUDA C.
+ *
+ * KVC_ENTRY_TYPES(row, a) expands to row(a, NAME, name, scales, bits, high, rotated) for every type.
+ *   NAME, name  used in identifiers: KVC_<NAME>; name is also the type's public name.
+ *   scales      bytes of a group's scales; 0: the type has no groups
+ *   bits        of a channel
+ *   high        bytes of a group's high bits
+ *   rotated     1: keys and values are rotated before they are stored (canon.h, kvc_hadamard_*).
+ *
+ * Types without groups store one number per channel. F16 and BF16 round to nearest even. A value above the largest
+ * finite F16 number saturates to 65504 and is counted.
+ *
+ * Other types have groups of KVC_ENTRY_GROUP channels; the last group may have fewer. A group of n channels has its
+ * scales, then its quants, then its high bits. Quants of 8 bits take n bytes. Otherwise byte e % 16 holds the low four
+ * bits of channel e: in its low half if e < 16, in its high half if not. This takes min(n, 16) bytes. High bits: KVC_Q5H
+ * and KVC_Q6H store the fifth bit, or the fifth and sixth bit, as KVC_CODE5 and KVC_CODE6 read them.
+ *
+ * The scale is F16. A channel's value is scale * quant, which is exact. Q4_1 has an F16 minimum after its scale, and a
+ * channel's value is kvc_fma(scale, quant, minimum).
+ *
+ *   Q8_0                 scale = f16(amax / 127), quant = rint(x / scale), from -127 to 127
+ *   Q4_0, Q4H, Q5H, Q6H  scale = f16(top / -half), quant = rint(x / scale), from -half to half - 1; half is 8, 16 or 32
+ *   IQ4_NL               scale = f16(top / -127), quant = kvc_iq4_value(c), which is nearest to x / scale
+ *   Q4_1                 scale = f16((largest - least) / 15), quant = rint((x - minimum) / scale), from 0 to 15
+ *
+ * least and largest are those of the group's values, amax is the larger of -least and largest, and top is largest if
+ * amax equals it, otherwise least. A scale or minimum saturates as F16 entries do, and the group then counts once. If
+ * the scale is 0, so are the quants (IQ4_NL: kvc_iq4_value(8)). A group with a NaN stores the scale KVC_Q8_NAN_SCALE
+ * and such quants, so that it reads as NaN throughout. */
+#ifndef KVC_CORE_BASE_ENTRY_TYPES_H
+#define KVC_CORE_BASE_ENTRY_TYPES_H
+
+#if !defined(__OPENCL_VERSION__) /* OpenCL sources are concatenated, not included */
+#include "core/base/weight_blocks.h"
+#endif
+
+/* clang-format off */
+#define KVC_ENTRY_TYPES(row, a) \
+    row(a, F32,    f32,    0, 32, 0, 0) \
+    row(a, F16,    f16,    0, 16, 0, 0) \
+    row(a, BF16,   bf16,   0, 16, 0, 0) \
+    row(a, Q8_0,   q8_0,   2,  8, 0, 0) \
+    row(a, Q4_0,   q4_0,   2,  4, 0, 0) \
+    row(a, Q4_1,   q4_1,   4,  4, 0, 0) \
+    row(a, IQ4_NL, iq4_nl, 2,  4, 0, 0) \
+    row(a, Q4H,    q4h,    2,  4, 0, 1) \
+    row(a, Q5H,    q5h,    2,  5, 4, 1) \
+    row(a, Q6H,    q6h,    2,  6, 8, 1)
+/* clang-format on */
+
+#define KVC_ENTRY_GROUP 32
+
+/* The quant of channel e before its offset is subtracted, from the bytes q of the group's quants and h of its high
+ * bits. */
+#define KVC_CODE4(q, e) ((int)((q)[(e) % 16] >> (e) / 16 * 4 & 15))
+#define KVC_CODE5(q, h, e) (KVC_CODE4(q, e) | (int)((h)[(e) / 8] >> (e) % 8 & 1) << 4)
+#define KVC_CODE6(q, h, e) (KVC_CODE4(q, e) | (int)((h)[(e) % 8] >> (e) / 8 * 2 & 3) << 4)
+
+/* Returns the value whose quant is -half, or -127 of IQ4_NL. */
+KVC_INLINE float kvc_group_top(float least, float largest) { return -least > largest ? least : largest; }
+/* `by` is 127 for Q8_0, and -half or -127 for the other types. Q8_0 passes amax as `top`. */
+KVC_INLINE kvc_u16 kvc_group_scale(float top, float by) {
+    return top == 0.0f ? (kvc_u16)0 : kvc_f16_store(kvc_div(top, by)); /* +0 for zeros of both signs */
+}
+KVC_INLINE int kvc_group_saturates(float top, float by) { return kvc_f16_saturates(kvc_div(top, by)); }
+/* Returns x / scale rounded to nearest even, from `low` to `high`. */
+KVC_INLINE int kvc_group_quant(float x, float scale, float low, float high) {
+    float v;
+    if (scale == 0.0f || kvc_is_nan(scale))
+        return 0;
+    v = kvc_div(x, scale);
+    v = v > high ? high : v;
+    v = v < low ? low : v;
+    return (int)kvc_rint(v);
+}
+/* Returns c: the number of the table's midpoints below x / scale. */
+KVC_INLINE int kvc_group_iq4(float x, float scale) {
+    float v;
+    int c = 0;
+    if (scale == 0.0f || kvc_is_nan(scale))
+        return 8;
+    v = kvc_div(x, scale);
+    for (int i = 0; i < 15; i++)
+        c += v > (float)(kvc_iq4_value(i) + kvc_iq4_value(i + 1)) * 0.5f;
+    return c;
+}
+
+#endif
