@@ -194,7 +194,7 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
          NULL},                                                                                                       \
         {CLI_CHOICE, 0, "math", "MATH",                                                                               \
          "arithmetic. int8 (default): products of integers in linear layers with quantized weights, and in the "      \
-         "attention of such models over q8_0 entries; float elsewhere. float: float32. Each of the two gives the "    \
+         "attention of such models over entries of 4 to 8 bits; float elsewhere. float: float32. Each of the two gives the "    \
          "same bits on every machine. fast: a BLAS library. exact: the same as float",                                \
          &(c)->math, 0, 0, "float|int8|fast|exact"},                                                                  \
         CLI_RANKS_OPTION(c), CLI_TRACE_OPTIONS(c)

@@ -155,8 +155,8 @@ enum kvc_math {
     KVC_MATH_FLOAT, /**< float32, summed in a fixed order */
     KVC_MATH_FAST,  /**< products of many rows use a BLAS library, so results depend on the machine */
     KVC_MATH_INT8,  /**< quantized weights are multiplied by activations of 8 bits; if the model has such weights,
-                         attention over Q8_0 entries multiplies integers. Everything else as with FLOAT. The default of
-                         the program `kvcull` */
+                         attention over entries of integers (KVC_Q8_0, KVC_Q4_0, KVC_IQ4_NL, KVC_Q4H, KVC_Q5H, KVC_Q6H)
+                         multiplies integers. Everything else as with FLOAT. The default of the program `kvcull` */
     KVC_MATH_EXACT = KVC_MATH_FLOAT /**< the former name of FLOAT */
 };
 

@@ -118,12 +118,21 @@ def choice(prefix: str, name: str, what: str) -> int:
         raise of_status(lib.KVC_USAGE, f"{what}: {name!r} does not exist") from None
 
 
-def cache_type(name: str) -> int:
-    """Returns the enumerator of a type of cache entries or weights: "f32", "f16", "q8_0", ..."""
+def weight_type(name: str) -> int:
+    """Returns the enumerator of a type of weights: "f32", "f16", "q8_0", ..."""
     type_ = ffi.new("enum kvc_type *")
     if not lib.kvc_type_from_name(c_text(name, "type"), type_):
-        raise of_status(lib.KVC_USAGE, f"type {name!r} does not exist; cache entries are f32, f16 or q8_0")
+        raise of_status(lib.KVC_USAGE, f"weights of type {name!r} do not exist")
     return type_[0]
+
+
+def cache_type(name: str):
+    """Returns the struct kvc_entry_types for the text: "f16", "q4h", "k=q8_0,v=q4h", ..."""
+    types = ffi.new("struct kvc_entry_types *")
+    if not lib.kvc_entry_types_from_name(c_text(name, "cache_type"), types):
+        raise of_status(lib.KVC_USAGE, f"cache_type {name!r} does not exist; keys and values are f32, f16, bf16, q8_0, "
+                        "q4_0, q4_1, iq4_nl, q4h, q5h or q6h, or given as in \"k=q8_0,v=q4h\"")
+    return types[0]
 
 
 def record(kind, struct, **given):
@@ -137,4 +146,4 @@ def record(kind, struct, **given):
 
 
 __all__ = ["ARITHMETIC_VERSION", "KvcullError", "VERSION", "allocated", "c_string", "c_text", "cache_type", "choice", "ffi",
-           "lib", "macros", "path_bytes", "raise_for", "ready", "record", "text_of", "whole_numbers"]
+           "lib", "macros", "path_bytes", "raise_for", "ready", "record", "text_of", "weight_type", "whole_numbers"]

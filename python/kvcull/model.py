@@ -246,7 +246,7 @@ def shapes() -> List[Tuple[str, str]]:
 def make_model(shape: str, path: Path, type: str = "f16", seed: int = 0) -> str:
     """Writes a GGUF file with random weights. Returns a note if some matrices got another type, or ""."""
     error = ffi.new("struct kvc_error *")
-    _library.raise_for(lib.kvc_make_model(c_text(shape, "shape"), _library.cache_type(type), seed, path_bytes(path), error),
+    _library.raise_for(lib.kvc_make_model(c_text(shape, "shape"), _library.weight_type(type), seed, path_bytes(path), error),
                        error)
     return _library.text_of(error.text)
 
@@ -254,5 +254,5 @@ def make_model(shape: str, path: Path, type: str = "f16", seed: int = 0) -> str:
 def convert(source: Path, path: Path, type: str) -> str:
     """Writes a model in another type: as a GGUF file, or as a folder if path ends in "/". Returns a note, or ""."""
     error = ffi.new("struct kvc_error *")
-    _library.raise_for(lib.kvc_convert(path_bytes(source), path_bytes(path), _library.cache_type(type), error), error)
+    _library.raise_for(lib.kvc_convert(path_bytes(source), path_bytes(path), _library.weight_type(type), error), error)
     return _library.text_of(error.text)

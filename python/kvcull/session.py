@@ -86,8 +86,8 @@ class Computed(NamedTuple):
 class Session(Closing):
     """A conversation with a model.
 
-    policy: a text ("snapkv:budget=512"), or from `kvcull.policy`; None: full. cache_type: type of entries, "f32", "f16"
-    or "q8_0". chunk: rows of a prompt computed together; does not change results. context: tokens that the caller will
+    policy: a text ("snapkv:budget=512"), or from `kvcull.policy`; None: full. cache_type: type of keys and values,
+    such as "f16", "q4h" or "k=q8_0,v=q4h". chunk: rows of a prompt computed together; does not change results. context: tokens that the caller will
     use; longrope models choose their factors by it. seed: for methods that draw at random. memory_limit: most bytes of
     cache and state, 0: no limit. expected: tokens to be generated after each prompt, which some methods use.
     record_reads: records which entries steps read, for `reads`.

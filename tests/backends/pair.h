@@ -283,9 +283,7 @@ static inline struct both_lists *lists_make_beside(struct pair *pair, const stru
                 for (uint32_t c = 0; c < shape->head_size; c++)
                     x[c] = chance_value(pair, shape->values);
                 for (int s = 0; s < SIDES; s++)
-                    kvc_ref_store_entry(
-                        &format, value ? kvc_list_value(&made->on[s], h, slot) : kvc_list_key(&made->on[s], h, slot),
-                        x);
+                    (value ? kvc_ref_store_value : kvc_ref_store_key)(&made->on[s], h, slot, x);
             }
     free(x);
     return made;

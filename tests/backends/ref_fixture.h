@@ -80,7 +80,7 @@ static inline struct kvc_lists make_lists(enum kvc_type type, uint32_t columns, 
                                           struct kvc_arena **arena) {
     static uint32_t base[HEADS + 1] = {0, SLOTS, 2 * SLOTS};
     uint32_t blocks[HEADS * SLOTS / KVC_BLOCK + HEADS] = {0};
-    struct kvc_entry_format format = {type, D, type == KVC_F32 ? 4 * D : type == KVC_F16 ? 2 * D : 2 + D};
+    const struct kvc_entry_format format = kvc_entry_format(kvc_entry_types(type), D);
     struct kvc_lists lists = {.kv_heads = HEADS, .columns = columns, .format = format, .host_base = base};
     assert_int_equal(OPS->arena_create(device, &format, arena, NULL), KVC_OK);
     for (uint32_t h = 0; h < HEADS; h++)

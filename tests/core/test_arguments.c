@@ -36,15 +36,17 @@ static void test_arguments(void **state) {
                 "must be from 1");
         REFUSED(kvc_formula(engine, "full", &bad[i], kvc_entry_types(KVC_F16), 9, 9, &formula, &error), KVC_USAGE, "must be from 1");
     }
-    REFUSED(kvc_estimate(engine, "full", &good, 8, kvc_entry_types(none), 9, 9, &estimate, &error), KVC_USAGE, "cache of unknown");
-    REFUSED(kvc_formula(engine, "full", &good, kvc_entry_types(none), 9, 9, &formula, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_estimate(engine, "full", &good, 8, kvc_entry_types(none), 9, 9, &estimate, &error), KVC_USAGE,
+            "cannot have this type");
+    REFUSED(kvc_formula(engine, "full", &good, kvc_entry_types(none), 9, 9, &formula, &error), KVC_USAGE,
+            "cannot have this type");
     REFUSED(kvc_engine_open(&odd, &second, &error), KVC_USAGE, "math=99");
     REFUSED(kvc_convert("none", "out.gguf", none, &error), KVC_USAGE, "type 99");
     REFUSED(kvc_make_model("tiny", none, 1, "out.gguf", &error), KVC_USAGE, "type 99");
     REFUSED(kvc_tokenize(model, "a", 1, 99, &ids, &count, &error), KVC_USAGE, "flags 0x63");
     session_options.cache_type = kvc_entry_types(none);
-    REFUSED(kvc_session_open(model, &session_options, &session, &error), KVC_USAGE, "cache of unknown");
-    REFUSED(kvc_replay_open(engine, &good, &session_options, &replay, &error), KVC_USAGE, "cache of unknown");
+    REFUSED(kvc_session_open(model, &session_options, &session, &error), KVC_USAGE, "cannot have this type");
+    REFUSED(kvc_replay_open(engine, &good, &session_options, &replay, &error), KVC_USAGE, "cannot have this type");
 }
 
 static void test_estimates(void **state) {
@@ -61,7 +63,8 @@ static void test_estimates(void **state) {
     assert_int_equal(estimate.entries, (uint64_t)INT32_MAX + 1);
     REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_F16), UINT64_MAX, 1, &estimate, &error), KVC_USAGE, "tokens");
     REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_F16), 1, 1ull << 31, &estimate, &error), KVC_USAGE, "tokens");
-    REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_Q4_0), 1, 1, &estimate, &error), KVC_USAGE, "q4_0");
+    REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_Q5_0), 1, 1, &estimate, &error), KVC_USAGE,
+            "q4_0");
     REFUSED(kvc_estimate(engine, "full", &huge, 1, kvc_entry_types(KVC_F16), INT32_MAX, 1, &estimate, &error), KVC_USAGE, "2^63");
     REFUSED(kvc_estimate(engine, "h2o:budget=9,per=head", &huge, 1, kvc_entry_types(KVC_F16), INT32_MAX, 1, &estimate, &error),
             KVC_USAGE, "2^63");

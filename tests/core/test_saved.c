@@ -26,7 +26,7 @@ enum { OTHERS = sizeof others / sizeof *others };
 struct way {
     const char *golden;
     struct kvc_engine_options from, to;
-    enum kvc_type type;
+    struct kvc_entry_types types;
     size_t rows, every; /* rows of a prompt; every how many methods one is tried */
 };
 
@@ -99,12 +99,12 @@ static void same_files(const char *spec) {
     free(other);
 }
 
-static struct kvc_session *opened(const struct place *place, const char *spec, enum kvc_type type, size_t i) {
+static struct kvc_session *opened(const struct place *place, const char *spec, struct kvc_entry_types types, size_t i) {
     struct kvc_session_options options;
     struct kvc_session *session;
     kvc_session_defaults(&options);
     options.policy = spec;
-    options.cache_type = kvc_entry_types(type);
+    options.cache_type = types;
     options.chunk = i % 2 ? 32 : 0;
     options.seed = 5;
     options.expected = 30;
@@ -115,27 +115,27 @@ static struct kvc_session *opened(const struct place *place, const char *spec, e
 static void try_spec(const struct way *way, const struct place *from, const struct place *to, const char *spec,
                      size_t i, const struct talk *talk) {
     struct kvc_session *session[4]; /* uninterrupted, saved, forked, loaded */
-    session[0] = opened(from, spec, way->type, i);
+    session[0] = opened(from, spec, way->types, i);
     if (!session[0]) /* the method does not suit the model */
         return;
-    session[1] = opened(from, spec, way->type, i);
+    session[1] = opened(from, spec, way->types, i);
     begin(session[0], talk);
     begin(session[1], talk);
     FINE(kvc_session_fork(session[1], &session[2], &error));
     FINE(kvc_session_save(session[1], file_path, NULL, &error));
     FINE(kvc_session_load(to->model, NULL, file_path, NULL, &session[3], &error));
     assert_string_equal(kvc_session_policy(session[3]), spec);
-    assert_int_equal(kvc_session_cache_type(session[3]).key, way->type);
+    assert_true(kvc_entry_types_equal(kvc_session_cache_type(session[3]), way->types));
     FINE(kvc_session_save(session[3], other_path, NULL, &error));
     same_files(spec);
     FINE(kvc_session_save(session[2], other_path, NULL, &error));
     same_files(spec);
     go_on(session[0], session[3], talk, spec, "loaded");
-    struct kvc_session *again = opened(from, spec, way->type, i);
+    struct kvc_session *again = opened(from, spec, way->types, i);
     begin(again, talk);
     go_on(again, session[2], talk, spec, "forked");
     kvc_session_close(again);
-    again = opened(from, spec, way->type, i);
+    again = opened(from, spec, way->types, i);
     begin(again, talk);
     go_on(again, session[1], talk, spec, "saved and forked");
     kvc_session_close(again);
@@ -187,21 +187,33 @@ static void test_every_method(void **state) {
     static const struct way ways[] = {{"qwen3",
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
                                        {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
-                                       KVC_F16,
+                                       {KVC_F16, KVC_F16},
                                        70,
                                        1},
                                       {"qwen3",
                                        {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
-                                       KVC_Q8_0,
+                                       {KVC_Q8_0, KVC_Q8_0},
                                        60,
                                        1},
                                       {"qwen3",
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
                                        {.backend = NULL, .threads = 1, .math = KVC_MATH_EXACT},
-                                       KVC_F32,
+                                       {KVC_F32, KVC_F32},
                                        257,
-                                       3}};
+                                       3},
+                                      {"qwen3",
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
+                                       {KVC_Q8_0, KVC_Q4H},
+                                       70,
+                                       1},
+                                      {"qwen3",
+                                       {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
+                                       {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
+                                       {KVC_Q5H, KVC_Q4_1},
+                                       60,
+                                       1}};
     run_ways(ways, sizeof ways / sizeof *ways);
 }
 
@@ -211,25 +223,25 @@ static void test_families(void **state) {
     static const struct way ways[] = {{"qwen35",
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
                                        {.backend = "ref", .threads = 1, .math = KVC_MATH_EXACT},
-                                       KVC_F16,
+                                       {KVC_F16, KVC_F16},
                                        60,
                                        2},
                                       {"gemma3",
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
-                                       KVC_F16,
+                                       {KVC_F16, KVC_F16},
                                        290,
                                        3},
                                       {"phi3-longrope",
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
-                                       KVC_F16,
+                                       {KVC_F16, KVC_F16},
                                        60,
                                        5},
                                       {"gpt-oss",
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
-                                       KVC_Q8_0,
+                                       {KVC_Q8_0, KVC_Q8_0},
                                        60,
                                        5}};
     run_ways(ways, sizeof ways / sizeof *ways);
@@ -240,13 +252,13 @@ static void test_devices(void **state) {
     static const struct way ways[] = {{"qwen3",
                                        {.backend = "opencl", .threads = 0, .math = KVC_MATH_EXACT},
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
-                                       KVC_F16,
+                                       {KVC_F16, KVC_F16},
                                        60,
                                        4},
                                       {"qwen3",
                                        {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT},
                                        {.backend = "opencl", .threads = 0, .math = KVC_MATH_EXACT},
-                                       KVC_Q8_0,
+                                       {KVC_Q8_0, KVC_Q8_0},
                                        61,
                                        4}};
     if (kvc_test_thinned())

@@ -168,7 +168,7 @@ static void test_misuse(void **state) {
     struct kvc_session_options options;
     struct kvc_session *session, *twice[2];
     kvc_session_defaults(&options);
-    options.cache_type = kvc_entry_types(KVC_Q4_0);
+    options.cache_type = kvc_entry_types(KVC_Q5_0);
     assert_int_equal(kvc_session_open(model, &options, &session, &error), KVC_USAGE);
     kvc_session_defaults(&options);
     options.policy = "nosuch";
