@@ -238,7 +238,7 @@ int cli_all_specs(const struct cli_command *command, const struct cli_texts *giv
 void cli_specs_free(struct cli_texts *specs);
 /* Removes policies that "all" was expanded to and that do not suit the model, with a warning. */
 void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, struct kvc_model *model,
-                   struct cli_texts *specs);
+                   struct kvc_entry_types types, struct cli_texts *specs);
 /* Opens the engine, checks the policies and opens the model. Both pointers are NULL after a failure. A NULL path is an
  * error that asks for -m. */
 int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,

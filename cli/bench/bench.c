@@ -94,7 +94,7 @@ static int open_all(struct bench *bench) {
     if (status != KVC_OK)
         return status;
     bench->weight_bytes = step_bytes(kvc_model_info(bench->model));
-    cli_leave_out(bench->command, bench->engine, bench->model, &bench->a->specs);
+    cli_leave_out(bench->command, bench->engine, bench->model, bench->a->common.cache_type, &bench->a->specs);
     return bench->a->specs.count ? KVC_OK : cli_error(bench->command, KVC_USAGE, "no policy suits the model");
 }
 

@@ -426,7 +426,7 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
     if (status == KVC_OK && (report->stored || report->writing))
         status = match_stored(&runs, path, report);
     if (status == KVC_OK)
-        cli_leave_out(command, runs.run[0].engine, runs.run[0].model, specs);
+        cli_leave_out(command, runs.run[0].engine, runs.run[0].model, a->common.cache_type, specs);
     if (status == KVC_OK && report->table && !a->only)
         cli_table_rule(report->table);
     cli_progress_start(&progress, is_int8(&runs) ? "methods, int8" : "methods", a->common.quiet);

@@ -40,7 +40,7 @@ static bool suits(struct kvc_model *model, const char *spec, struct kvc_error *e
 }
 
 void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, struct kvc_model *model,
-                   struct cli_texts *specs) {
+                   struct kvc_entry_types types, struct cli_texts *specs) {
     const struct kvc_model_info *info = kvc_model_info(model);
     const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
     size_t kept = 0;
@@ -50,7 +50,7 @@ void cli_leave_out(const struct cli_command *command, const struct kvc_engine *e
         struct kvc_error error;
 
         if (specs->items[i].letter == '*' &&
-            (kvc_formula(engine, specs->items[i].text, &geometry, kvc_entry_types(KVC_F16), 1, 0, &formula, &error) != KVC_OK ||
+            (kvc_formula(engine, specs->items[i].text, &geometry, types, 1, 0, &formula, &error) != KVC_OK ||
              !suits(model, specs->items[i].text, &error))) {
             cli_warn(command, "%s is left out: %s", specs->items[i].text, error.text);
             free((char *)(uintptr_t)specs->items[i].text);

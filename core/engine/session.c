@@ -107,21 +107,6 @@ static void log_session(const struct kvc_session *session) {
         session->cache.layers, KVC_TILE, session->chunk);
 }
 
-/* Checks that no method reads single channels of entries whose channels are mixed. */
-static enum kvc_status check_types(const struct kvc_policy *policy, struct kvc_entry_types types,
-                                   struct kvc_error *error) {
-    char text[KVC_ENTRY_TYPES_NAME];
-    for (size_t i = 0; i < policy->count; i++) {
-        const struct kvc_policy_class *method = policy->method[i].policy;
-        if (method->channels && kvc_type_is_rotated(types.key))
-            return kvc_fail(error, KVC_USAGE,
-                            "policy %s: reads single channels of keys, which entries of type %s do not keep: use "
-                            "k=q8_0,v=%s",
-                            method->name, kvc_entry_types_name(types, text), kvc_type_name(types.value));
-    }
-    return KVC_OK;
-}
-
 static enum kvc_status create(struct kvc_runner *runner, const struct kvc_session_options *options,
                               struct kvc_session **session, struct kvc_error *error) {
     struct kvc_session_options defaults;
@@ -150,7 +135,7 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     struct kvc_extra_slots *store;
     enum kvc_status status = kvc_policy_parse(runner->engine, options->policy, &made->policy, error);
     if (status == KVC_OK)
-        status = check_types(made->policy, options->cache_type, error);
+        status = kvc_policy_check_types(made->policy, options->cache_type, error);
     if (status == KVC_OK)
         status = kvc_policy_open(made->policy, &runner->model, &made->use, error);
     if (status == KVC_OK)

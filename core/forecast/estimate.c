@@ -110,7 +110,9 @@ enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *s
         status = kvc_policy_parse(engine, spec, &policy, error);
     if (status != KVC_OK)
         return status;
-    status = kvc_policy_open(policy, geometry, &use, error);
+    status = kvc_policy_check_types(policy, cache_type, error);
+    if (status == KVC_OK)
+        status = kvc_policy_open(policy, geometry, &use, error);
     if (status != KVC_OK) {
         kvc_policy_free(policy);
         return status;

@@ -254,7 +254,9 @@ enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, c
     if (status != KVC_OK)
         return status;
     const struct kvc_entry_format format = kvc_entry_format(cache_type, geometry->head_size);
-    status = kvc_policy_check_model(policy, geometry, error);
+    status = kvc_policy_check_types(policy, cache_type, error);
+    if (status == KVC_OK)
+        status = kvc_policy_check_model(policy, geometry, error);
     for (uint32_t l = 0; l < geometry->layers && status == KVC_OK; l++)
         add_layer(policy, l, geometry, &format, prompt, steps, formula);
     kvc_policy_free(policy);

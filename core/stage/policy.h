@@ -86,6 +86,10 @@ enum kvc_status kvc_geometry_check(const struct kvc_geometry *geometry, const ch
 enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
                                        struct kvc_error *error);
 
+/* Checks that no method reads single channels of keys of a type that mixes them. */
+enum kvc_status kvc_policy_check_types(const struct kvc_policy *policy, struct kvc_entry_types types,
+                                       struct kvc_error *error);
+
 /* Returns the maximum number of a prompt's last queries that a method reads. */
 uint32_t kvc_policy_queries(const struct kvc_policy *policy);
 /* Returns the number of columns of all methods that act in the layer. */

@@ -146,6 +146,20 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
     return status;
 }
 
+enum kvc_status kvc_policy_check_types(const struct kvc_policy *policy, struct kvc_entry_types types,
+                                      struct kvc_error *error) {
+    char text[KVC_ENTRY_TYPES_NAME];
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_policy_class *method = policy->method[i].policy;
+        if (method->channels && kvc_type_is_rotated(types.key))
+            return kvc_fail(error, KVC_USAGE,
+                            "policy %s: reads single channels of keys, which entries of type %s do not keep: use "
+                            "k=q8_0,v=%s",
+                            method->name, kvc_entry_types_name(types, text), kvc_type_name(types.value));
+    }
+    return KVC_OK;
+}
+
 /* Allocates a method's own state. */
 static enum kvc_status open_state(const struct kvc_method *method, const struct kvc_geometry *geometry,
                                   struct kvc_method_use *use, struct kvc_error *error) {

@@ -9,74 +9,124 @@
 #include "backends/cpu/simd/attention/small_batch.h"
 #include "backends/cpu/simd/bump.h"
 
-/* Writes the quants of a group of n channels. Inlined once for each type. */
+/* Adds the high bits to the low four bits of a whole group. Eight channels are a word. */
+INLINE void add_high_bits(enum kvc_type type, kvc_i8 *to, const unsigned char *high) {
+    uint64_t word, low;
+    for (unsigned i = 0; i < 4; i++) {
+        if (type == KVC_Q5H) { /* byte e of the word becomes 16 if bit e of the high byte is 1 */
+            word = high[i] * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
+            word = (word + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & UINT64_C(0x0101010101010101);
+        } else {
+            memcpy(&word, high, sizeof word);
+            word = word >> 2 * i & UINT64_C(0x0303030303030303);
+        }
+        memcpy(&low, to + 8 * i, sizeof low);
+        low |= word << 4;
+        memcpy(to + 8 * i, &low, sizeof low);
+    }
+}
+
+/* Writes the quants of a group of n channels from `q` on. Inlined for each type, and for whole groups. */
 INLINE void group_quants(enum kvc_type type, kvc_i8 *to, const unsigned char *q, size_t n) {
-    const unsigned char *high = q + kvc_min_u64(n, 16);
+    static const kvc_i8 iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    const int half = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 ? 0 : 8;
+    if (type == KVC_Q8_0) {
+        memcpy(to, q, n);
+        return;
+    }
     if (n == KVC_ENTRY_GROUP) {
         for (unsigned e = 0; e < 16; e++) {
             to[e] = (kvc_i8)(q[e] & 15);
             to[16 + e] = (kvc_i8)(q[e] >> 4);
         }
+        if (type == KVC_Q5H || type == KVC_Q6H)
+            add_high_bits(type, to, q + 16);
     } else {
+        const unsigned char *high = q + kvc_min_u64(n, 16);
         for (size_t e = 0; e < n; e++)
-            to[e] = (kvc_i8)KVC_CODE4(q, e);
+            to[e] = (kvc_i8)(type == KVC_Q5H   ? KVC_CODE5(q, high, e)
+                             : type == KVC_Q6H ? KVC_CODE6(q, high, e)
+                                               : KVC_CODE4(q, e));
     }
-    if (type == KVC_Q5H)
-        for (size_t e = 0; e < n; e++)
-            to[e] = (kvc_i8)(to[e] | (high[e / 8] >> e % 8 & 1) << 4);
-    if (type == KVC_Q6H)
-        for (size_t e = 0; e < n; e++)
-            to[e] = (kvc_i8)(to[e] | (high[e % 8] >> e / 8 * 2 & 3) << 4);
-    const int half = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 ? 0 : 8;
-    if (type == KVC_IQ4_NL)
-        for (size_t e = 0; e < n; e++)
-            to[e] = (kvc_i8)kvc_iq4_value(to[e]);
-    else
-        for (size_t e = 0; e < n; e++)
-            to[e] = (kvc_i8)(to[e] - half);
+    for (size_t e = 0; e < n && type == KVC_IQ4_NL; e++)
+        to[e] = iq4[to[e]];
+    for (size_t e = 0; e < n && type != KVC_IQ4_NL && half; e++)
+        to[e] = (kvc_i8)(to[e] - half);
 }
 
-INLINE void quants_of_type(enum kvc_type type, kvc_i8 *to, const unsigned char *group, size_t n) {
-    if (type == KVC_Q8_0)
-        memcpy(to, group + 2, n);
-    else if (type == KVC_Q5H)
-        group_quants(KVC_Q5H, to, group + 2, n);
-    else if (type == KVC_Q6H)
-        group_quants(KVC_Q6H, to, group + 2, n);
-    else if (type == KVC_IQ4_NL)
-        group_quants(KVC_IQ4_NL, to, group + 2, n);
-    else if (type == KVC_Q4_1)
-        group_quants(KVC_Q4_1, to, group + 4, n);
-    else
-        group_quants(KVC_Q4_0, to, group + 2, n);
-}
-
-static NEVER_INLINE void dequantize_packed(enum kvc_type type, float *to, const unsigned char *row, size_t d) {
-    const size_t bytes = kvc_entry_group_bytes(type);
-    for (size_t c = 0; type == KVC_BF16 && c < d; c++)
-        to[c] = kvc_bf16_to_f32(KVC_LOAD_U16(row + 2 * c));
-    for (size_t c = 0; bytes && c < d; c += KVC_ENTRY_GROUP, row += bytes) {
+/* Dequantizes a row [d]. Inlined for each type. */
+INLINE void dequantize_groups(enum kvc_type type, size_t bytes, float *to, const unsigned char *row, size_t d) {
+    for (size_t c = 0; c < d; c += KVC_ENTRY_GROUP, row += bytes) {
         const size_t n = kvc_min_u64(d - c, KVC_ENTRY_GROUP);
         const float scale = half_load(row), minimum = type == KVC_Q4_1 ? half_load(row + 2) : 0.0f;
+        const unsigned char *q = row + (type == KVC_Q4_1 ? 4 : 2);
         kvc_i8 quant[KVC_ENTRY_GROUP];
-        quants_of_type(type, quant, row, n);
-        for (size_t e = 0; e < n; e++)
+        if (n == KVC_ENTRY_GROUP)
+            group_quants(type, quant, q, KVC_ENTRY_GROUP);
+        else
+            group_quants(type, quant, q, n);
+        size_t e = 0;
+        for (; e + LANES <= n; e += LANES) {
+            const vf x = vf_load_i8(quant + e);
+            vf_store(to + c + e, type == KVC_Q4_1 ? vf_fma(vf_set(scale), x, vf_set(minimum)) : vf_mul(vf_set(scale), x));
+        }
+        for (; e < n; e++)
             to[c + e] = type == KVC_Q4_1 ? kvc_fma(scale, (float)quant[e], minimum) : scale * (float)quant[e];
     }
 }
 
-/* Rewrites a row [d] as Q8_0 with scales that are not negative. */
-INLINE void row_to_q8(enum kvc_type type, unsigned char *to, const unsigned char *row, size_t d) {
-    const size_t bytes = kvc_entry_group_bytes(type);
-    for (size_t c = 0; c < d; c += KVC_ENTRY_GROUP, row += bytes, to += Q8_BYTES) {
-        const size_t n = kvc_min_u64(d - c, KVC_ENTRY_GROUP);
-        kvc_i8 *quant = (kvc_i8 *)to + 2;
-        quants_of_type(type, quant, row, n);
-        to[0] = row[0];
-        to[1] = row[1] & 0x7f;
-        if (row[1] & 0x80)
-            for (size_t e = 0; e < n; e++)
-                quant[e] = (kvc_i8)-quant[e];
+static NEVER_INLINE void dequantize_packed(enum kvc_type type, float *to, const unsigned char *row, size_t d) {
+    switch (type) {
+    case KVC_BF16:
+        for (size_t c = 0; c < d; c++)
+            to[c] = kvc_bf16_to_f32(KVC_LOAD_U16(row + 2 * c));
+        return;
+    case KVC_Q4_1:
+        dequantize_groups(KVC_Q4_1, 20, to, row, d);
+        return;
+    case KVC_IQ4_NL:
+        dequantize_groups(KVC_IQ4_NL, 18, to, row, d);
+        return;
+    case KVC_Q5H:
+        dequantize_groups(KVC_Q5H, 22, to, row, d);
+        return;
+    case KVC_Q6H:
+        dequantize_groups(KVC_Q6H, 26, to, row, d);
+        return;
+    default:
+        dequantize_groups(KVC_Q4_0, 18, to, row, d);
+        return;
+    }
+}
+
+/* Rewrites a group of n channels as Q8_0 with a scale that is not negative. */
+INLINE void group_to_q8(enum kvc_type type, unsigned char *to, const unsigned char *group, size_t n) {
+    kvc_i8 *quant = (kvc_i8 *)to + 2;
+    const int minus = group[1] >> 7; /* -x = (x ^ -1) + 1 */
+    group_quants(type, quant, group + 2, n);
+    to[0] = group[0];
+    to[1] = group[1] & 0x7f;
+    for (size_t e = 0; e < n && type != KVC_Q8_0; e++)
+        quant[e] = (kvc_i8)((quant[e] ^ -minus) + minus);
+}
+
+#define PACKED_AHEAD 8u /* rows prefetched ahead of use */
+
+INLINE void prefetch_packed(const unsigned char *const *rows, uint32_t i, uint32_t high, size_t bytes) {
+    for (size_t b = 0; i + PACKED_AHEAD < high && b < bytes; b += 64)
+        __builtin_prefetch(rows[i + PACKED_AHEAD] + b);
+}
+
+/* Rewrites rows low .. high - 1 as Q8_0. Row i goes to to + i * to_bytes. Inlined for each type. */
+INLINE void rows_to_q8(enum kvc_type type, size_t group, const unsigned char *const *rows, uint32_t low, uint32_t high,
+                       size_t d, unsigned char *to, size_t to_bytes) {
+    const size_t whole = d / KVC_ENTRY_GROUP, left = d % KVC_ENTRY_GROUP;
+    for (uint32_t i = low; i < high; i++) {
+        prefetch_packed(rows, i, high, (whole + 1) * group);
+        for (size_t g = 0; g < whole; g++)
+            group_to_q8(type, to + i * to_bytes + g * Q8_BYTES, rows[i] + g * group, KVC_ENTRY_GROUP);
+        if (left)
+            group_to_q8(type, to + i * to_bytes + whole * Q8_BYTES, rows[i] + whole * group, left);
     }
 }
 
@@ -94,23 +144,23 @@ INLINE bool reads_stored(const struct kvc_entry_format *format) {
     return format->key.type == format->value.type && side_read_type(format->key.type) == format->key.type;
 }
 
-#define PACKED_AHEAD 8u /* rows prefetched ahead of use */
-
 /* Rewrites rows low .. high - 1, of `bytes` bytes each, in the type `read`. Row i goes to to + i * to_bytes. */
 static void rewrite_rows(enum kvc_type type, size_t bytes, enum kvc_type read, const unsigned char *const *rows,
                          uint32_t low, uint32_t high, size_t d, unsigned char *to, size_t to_bytes) {
-    for (uint32_t i = low; i < high; i++) {
-        unsigned char *row = to + i * to_bytes;
-        for (size_t b = 0; i + PACKED_AHEAD < high && b < bytes; b += 64)
-            __builtin_prefetch(rows[i + PACKED_AHEAD] + b);
+    if (read == KVC_Q8_0 && type == KVC_Q5H)
+        rows_to_q8(KVC_Q5H, 22, rows, low, high, d, to, to_bytes);
+    else if (read == KVC_Q8_0 && type == KVC_Q6H)
+        rows_to_q8(KVC_Q6H, 26, rows, low, high, d, to, to_bytes);
+    else if (read == KVC_Q8_0 && type == KVC_IQ4_NL)
+        rows_to_q8(KVC_IQ4_NL, 18, rows, low, high, d, to, to_bytes);
+    else if (read == KVC_Q8_0 && type != KVC_Q8_0)
+        rows_to_q8(KVC_Q4_0, 18, rows, low, high, d, to, to_bytes);
+    for (uint32_t i = low; i < high && (read != KVC_Q8_0 || type == KVC_Q8_0); i++) {
+        prefetch_packed(rows, i, high, bytes);
         if (type == read)
-            memcpy(row, rows[i], bytes);
-        else if (read == KVC_F32)
-            dequantize_row(type, (float *)(void *)row, rows[i], d);
-        else if (type == KVC_Q4H || type == KVC_Q4_0)
-            row_to_q8(KVC_Q4H, row, rows[i], d);
+            memcpy(to + i * to_bytes, rows[i], bytes);
         else
-            row_to_q8(type, row, rows[i], d);
+            dequantize_row(type, (float *)(void *)(to + i * to_bytes), rows[i], d);
     }
 }
 
