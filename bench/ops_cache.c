@@ -16,8 +16,8 @@ KVC_MEASURE(append, 3, variant) {
     const struct kvc_segment segment = {.lists = lists, .rows = rows, .stored = rows};
     if (m->status == KVC_OK)
         m->ops->identity(m->device, &(struct kvc_identity){.lists = lists});
-    kvc_measure_counts(m, 2ull * n * 4 + (uint64_t)rows * MEASURE_KV_HEADS * kvc_entry_bytes(&lists->format), 0, "%s, %u rows",
-                       kvc_type_name(types[variant]), (unsigned)rows);
+    kvc_measure_counts(m, 2ull * n * 4 + (uint64_t)rows * MEASURE_KV_HEADS * kvc_entry_bytes(&lists->format), 0,
+                       "%s, %u rows", kvc_type_name(types[variant]), (unsigned)rows);
     m->row.calls = 2;
     while (kvc_measure_again(m)) {
         m->ops->copy(m->device, measure_cache_whole(lists->count), empty, COUNTS);

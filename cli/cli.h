@@ -25,18 +25,18 @@ struct cli_command {
 };
 
 enum cli_kind {
-    CLI_END,    /* ends a table */
-    CLI_GROUP,  /* a heading in the help: name */
-    CLI_FLAG,   /* bool */
-    CLI_TEXT,   /* const char * */
-    CLI_TEXTS,  /* struct cli_texts; the option may be repeated, and several options may share a target */
-    CLI_INT,    /* int64_t, minimum..maximum */
-    CLI_REAL,   /* double, minimum..maximum */
-    CLI_COUNTS, /* struct cli_counts, a list such as 1,8,32 of numbers in minimum..maximum */
-    CLI_BYTES,  /* uint64_t, given as 8G, 512M or 1000000 */
-    CLI_TYPE,   /* enum kvc_type, one of choices ("f32|f16|q8_0"); NULL: any weight type */
+    CLI_END,     /* ends a table */
+    CLI_GROUP,   /* a heading in the help: name */
+    CLI_FLAG,    /* bool */
+    CLI_TEXT,    /* const char * */
+    CLI_TEXTS,   /* struct cli_texts; the option may be repeated, and several options may share a target */
+    CLI_INT,     /* int64_t, minimum..maximum */
+    CLI_REAL,    /* double, minimum..maximum */
+    CLI_COUNTS,  /* struct cli_counts, a list such as 1,8,32 of numbers in minimum..maximum */
+    CLI_BYTES,   /* uint64_t, given as 8G, 512M or 1000000 */
+    CLI_TYPE,    /* enum kvc_type, one of choices ("f32|f16|q8_0"); NULL: any weight type */
     CLI_ENTRIES, /* struct kvc_entry_types, one of the types in choices, or k=TYPE,v=TYPE */
-    CLI_CHOICE  /* const char *, one of choices */
+    CLI_CHOICE   /* const char *, one of choices */
 };
 
 struct cli_option {

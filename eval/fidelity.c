@@ -75,7 +75,8 @@ static json_t *results_json(const struct task *task) {
     }
     cli_json_set(object, "task", json_string("fidelity"));
     cli_json_set(object, "model", cli_json_text(task->model_path, strlen(task->model_path)));
-    cli_json_set(object, "cache_type", json_string(kvc_entry_types_name(task->common.cache_type, (char[KVC_ENTRY_TYPES_NAME]){0})));
+    cli_json_set(object, "cache_type",
+                 json_string(kvc_entry_types_name(task->common.cache_type, (char[KVC_ENTRY_TYPES_NAME]){0})));
     cli_json_set(object, "prompt", json_integer((json_int_t)task->run.count));
     cli_json_set(object, "answer", json_integer((json_int_t)task->run.steps + 1));
     cli_json_set(object, "results", results);

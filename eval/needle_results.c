@@ -117,7 +117,8 @@ json_t *needle_json(const struct needle_task *task) {
     cli_json_set(object, "task", json_string("needle"));
     cli_json_set(object, "ask", json_string(needle_modes[task->mode]));
     cli_json_set(object, "model", cli_json_text(task->model_path, strlen(task->model_path)));
-    cli_json_set(object, "cache_type", json_string(kvc_entry_types_name(task->common.cache_type, (char[KVC_ENTRY_TYPES_NAME]){0})));
+    cli_json_set(object, "cache_type",
+                 json_string(kvc_entry_types_name(task->common.cache_type, (char[KVC_ENTRY_TYPES_NAME]){0})));
     cli_json_set(object, "texts", json_integer(task->texts));
     cli_json_set(object, "seed", json_integer(task->seed));
     cli_json_set(object, "results", cells);

@@ -448,17 +448,17 @@ struct kvc_session;
 
 /** Options of a session; kvc_session_defaults fills them. */
 struct kvc_session_options {
-    const char *policy;       /**< a policy string (kvc_policy_check); NULL: "full" */
+    const char *policy;                /**< a policy string (kvc_policy_check); NULL: "full" */
     struct kvc_entry_types cache_type; /**< types of keys and values; default: KVC_F16 for both */
-    uint32_t chunk;           /**< rows of a prompt that are computed at once; 0: 512, or 256 if ranks share layers.
-                                   Results do not depend on it */
-    uint64_t context;         /**< tokens that the caller intends to use. A longrope model chooses its factors by this
-                                   number, once per session; 0: by the first prompt */
-    uint64_t seed;            /**< seed of policies that draw random numbers */
-    uint64_t memory_limit;    /**< the most bytes of cache and state the session may hold; 0: no limit */
-    uint64_t expected;        /**< tokens that the caller intends to generate after each prompt, which some methods use;
-                                   0: unknown */
-    bool record_reads;        /**< record the entries that the last decode step read, for kvc_session_reads */
+    uint32_t chunk;        /**< rows of a prompt that are computed at once; 0: 512, or 256 if ranks share layers.
+                                Results do not depend on it */
+    uint64_t context;      /**< tokens that the caller intends to use. A longrope model chooses its factors by this
+                                number, once per session; 0: by the first prompt */
+    uint64_t seed;         /**< seed of policies that draw random numbers */
+    uint64_t memory_limit; /**< the most bytes of cache and state the session may hold; 0: no limit */
+    uint64_t expected;     /**< tokens that the caller intends to generate after each prompt, which some methods use;
+                                0: unknown */
+    bool record_reads;     /**< record the entries that the last decode step read, for kvc_session_reads */
 };
 /** Sets the defaults: policy "full", KVC_F16 entries, all else 0. */
 void kvc_session_defaults(struct kvc_session_options *options);

@@ -145,8 +145,7 @@ static void settle(struct kvc_arena *arena, uint32_t count, const uint32_t *bloc
     for (uint32_t i = 0; i < 2 * count; i++) {
         const uint32_t half = i % 2, chunk = blocks[i / 2] >> arena->shift;
         unsigned char *memory = arena->chunk[chunk];
-        const unsigned char *rows =
-            half ? kvc_cpu_values(arena, blocks[i / 2]) : kvc_cpu_block(arena, blocks[i / 2]);
+        const unsigned char *rows = half ? kvc_cpu_values(arena, blocks[i / 2]) : kvc_cpu_block(arena, blocks[i / 2]);
         const size_t start = (size_t)(rows - memory);
         for (size_t area = start / KVC_AREA_BYTES * KVC_AREA_BYTES; area < start + half_bytes(arena, half);
              area += KVC_AREA_BYTES) {

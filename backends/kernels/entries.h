@@ -63,11 +63,11 @@ KVC_KERNEL(entry_directions)
     KVC_OPEN_HEAD(head, l, h);
     for (kvc_u32 index = first; index < head.count && index < first + KVC_TILE; index++)
         if (length[index] != 0.0f)
-            sum = kvc_plus(
-                sum,
-                kvc_div(kvc_entry_value(key_type, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)), c),
-                        length[index]),
-                one);
+            sum =
+                kvc_plus(sum,
+                         kvc_div(kvc_entry_value(key_type, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)), c),
+                                 length[index]),
+                         one);
     sums_buffer[sums_offset + (kvc_u64)h * tiles * head_size + id] = sum;
 }
 
@@ -143,14 +143,16 @@ KVC_KERNEL(lag_spread)
     for (int i = 0; i < 32; i++)
         lane[i] = 0.0f;
     for (kvc_u32 c = 0; c < head_size; c++)
-        lane[c % 32] =
-            kvc_plus(lane[c % 32], kvc_lag_scaled(kvc_entry_value(side ? value_type : key_type, x, c), low[c], low[head_size + c]), one);
+        lane[c % 32] = kvc_plus(
+            lane[c % 32],
+            kvc_lag_scaled(kvc_entry_value(side ? value_type : key_type, x, c), low[c], low[head_size + c]), one);
     KVC_TREE32(lane);
     mean = kvc_div(lane[0], (float)head_size);
     for (int i = 0; i < 32; i++)
         lane[i] = 0.0f;
     for (kvc_u32 c = 0; c < head_size; c++) {
-        float e = kvc_lag_scaled(kvc_entry_value(side ? value_type : key_type, x, c), low[c], low[head_size + c]) - mean;
+        float e =
+            kvc_lag_scaled(kvc_entry_value(side ? value_type : key_type, x, c), low[c], low[head_size + c]) - mean;
         lane[c % 32] = kvc_fma(e, e, lane[c % 32]);
     }
     KVC_TREE32(lane);

@@ -169,9 +169,8 @@ KVC_GROUP_KERNEL(select_units)
             KVC_GLOBAL const float *query = q_buffer + q_offset + ((kvc_u64)h * group + g) * d;
             float dot = 0.0f;
             if (kind == KVC_UNITS_EXACT) {
-                dot =
-                    kvc_key_dot(key_type, q_buffer + q_offset, &queries, (kvc_u64)h * group + g, key, d, shared_sum) *
-                    scale;
+                dot = kvc_key_dot(key_type, q_buffer + q_offset, &queries, (kvc_u64)h * group + g, key, d, shared_sum) *
+                      scale;
             } else if (n && leads && kind == KVC_UNITS_PAGE_BOUND) {
                 dot = kvc_page_bound(&page, query, d);
             } else if (n && leads && high) {

@@ -167,20 +167,21 @@ static const char *other_option(const struct bench_arguments *a, const struct be
     const struct {
         const char *name;
         bool given;
-    } others[] = {{"-m", a->model != NULL},
-                  {"--shape", a->shape != NULL},
-                  {"--type", a->type != defaults->type},
-                  {"--kv", a->specs.count > 0},
-                  {"--prompt", !same_counts(&a->prompts, &defaults->prompts)},
-                  {"--gen", a->generate != defaults->generate},
-                  {"--batch", !same_counts(&a->batches, &defaults->batches)},
-                  {"--fill", a->fill},
-                  {"--repeat", a->repeat != defaults->repeat},
-                  {"--seed", a->seed != defaults->seed},
-                  {"--math", a->common.math != NULL},
-                  {"--kv-type", memcmp(&a->common.cache_type, &defaults->common.cache_type, sizeof a->common.cache_type) != 0},
-                  {"--ctx", a->common.context != defaults->common.context},
-                  {"--chunk", a->common.chunk != defaults->common.chunk}};
+    } others[] = {
+        {"-m", a->model != NULL},
+        {"--shape", a->shape != NULL},
+        {"--type", a->type != defaults->type},
+        {"--kv", a->specs.count > 0},
+        {"--prompt", !same_counts(&a->prompts, &defaults->prompts)},
+        {"--gen", a->generate != defaults->generate},
+        {"--batch", !same_counts(&a->batches, &defaults->batches)},
+        {"--fill", a->fill},
+        {"--repeat", a->repeat != defaults->repeat},
+        {"--seed", a->seed != defaults->seed},
+        {"--math", a->common.math != NULL},
+        {"--kv-type", memcmp(&a->common.cache_type, &defaults->common.cache_type, sizeof a->common.cache_type) != 0},
+        {"--ctx", a->common.context != defaults->common.context},
+        {"--chunk", a->common.chunk != defaults->common.chunk}};
 
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (others[i].given)

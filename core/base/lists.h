@@ -39,8 +39,8 @@ struct kvc_device {
     const struct kvc_log *log; /* of the engine that opened the device (core/base/log.h); NULL: none */
 };
 
-/* How entries are stored. A block holds KVC_BLOCK keys, then KVC_BLOCK values. Keys and values may differ in their type.
- * core/base/entry_types.h defines the types. */
+/* How entries are stored. A block holds KVC_BLOCK keys, then KVC_BLOCK values. Keys and values may differ in their
+ * type. core/base/entry_types.h defines the types. */
 struct kvc_row_format {
     enum kvc_type type;
     uint32_t bytes; /* of one key or value */
@@ -123,7 +123,8 @@ struct kvc_segment {
 
 /* How the dot product of a query and a key becomes a score: s = scale * dot and, if cap is not 0, s = kvc_capped(s,
  * cap). A scale of 0 stands for kvc_attention_scale(d). Neither scale nor cap is negative. If `integers` is true,
- * queries and entries are multiplied as integers if their quants are integers (canon.h, "int8: attention over Q8_0 entries"). */
+ * queries and entries are multiplied as integers if their quants are integers (canon.h, "int8: attention over Q8_0
+ * entries"). */
 struct kvc_scoring {
     float scale, cap;
     bool integers;

@@ -95,7 +95,8 @@ uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size) {
 
 uint32_t kvc_entry_group_bytes(enum kvc_type type) {
     const struct entry_type *entry = find_entry_type(type);
-    return entry && entry->scales ? entry->scales + entry->high + KVC_ENTRY_GROUP * (entry->bits == 8 ? 8u : 4u) / 8 : 0;
+    return entry && entry->scales ? entry->scales + entry->high + KVC_ENTRY_GROUP * (entry->bits == 8 ? 8u : 4u) / 8
+                                  : 0;
 }
 
 bool kvc_type_is_integers(enum kvc_type type) {
@@ -108,7 +109,9 @@ bool kvc_type_is_rotated(enum kvc_type type) {
     return entry && entry->rotated;
 }
 
-struct kvc_entry_types kvc_entry_types(enum kvc_type type) { return (struct kvc_entry_types){type, type}; }
+struct kvc_entry_types kvc_entry_types(enum kvc_type type) {
+    return (struct kvc_entry_types){type, type};
+}
 
 bool kvc_entry_types_valid(struct kvc_entry_types pair) {
     return find_entry_type(pair.key) && find_entry_type(pair.value);

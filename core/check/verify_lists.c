@@ -18,8 +18,8 @@ struct kvc_lists_shape kvc_verify_shape(struct kvc_verify *v, uint32_t columns, 
     shape.most_blocks = kvc_verify_range(v, 1, v->small && most_blocks > 2 ? 2 : most_blocks);
     shape.ordered = ordered;
     shape.flavour = kvc_verify_flavour(v);
-    snprintf(v->shape, sizeof v->shape, "%s, kv_heads %u, d %u%s", kvc_entry_types_name(shape.types, types), (unsigned)shape.kv_heads,
-             (unsigned)shape.head_size, ordered ? ", ordered" : "");
+    snprintf(v->shape, sizeof v->shape, "%s, kv_heads %u, d %u%s", kvc_entry_types_name(shape.types, types),
+             (unsigned)shape.kv_heads, (unsigned)shape.head_size, ordered ? ", ordered" : "");
     return shape;
 }
 
@@ -198,7 +198,6 @@ static uint32_t scattered(const uint32_t *shuffle, uint32_t blocks, uint32_t i) 
     const uint32_t member = (5 * i + 3) % BLOCKS_IN_TILE;
     return member * (blocks / BLOCKS_IN_TILE) + shuffle[i / BLOCKS_IN_TILE];
 }
-
 
 void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape, struct kvc_twin_lists *out) {
     struct kvc_entry_format format = kvc_entry_format(shape->types, shape->head_size);

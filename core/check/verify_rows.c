@@ -323,8 +323,8 @@ KVC_CASE(hadamard, 12) {
     const struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v));
     snprintf(v->shape, sizeof v->shape, "heads %u, d %u", (unsigned)heads, (unsigned)d);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
-        v->device[side]->ops->hadamard(
-            v->device[side], &(struct kvc_hadamard){.x = kvc_verify_span(x, side), .heads = heads, .d = d});
+        v->device[side]->ops->hadamard(v->device[side],
+                                       &(struct kvc_hadamard){.x = kvc_verify_span(x, side), .heads = heads, .d = d});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, x, 0, n, "x");
 }

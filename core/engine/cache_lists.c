@@ -56,12 +56,12 @@ struct list {
     const struct kvc_cache *cache;
     const struct kvc_lists *lists;
     uint32_t h, slots, count;
-    uint32_t key, value; /* bytes of a key and of a value */
-    const uint32_t *names;         /* names of its blocks */
-    uint32_t *order;               /* [slots] */
-    uint32_t *index;               /* [slots]: index of the slot's entry, or NO_INDEX */
-    uint32_t *words;               /* [slots] */
-    unsigned char *block;          /* one block of the arena */
+    uint32_t key, value;   /* bytes of a key and of a value */
+    const uint32_t *names; /* names of its blocks */
+    uint32_t *order;       /* [slots] */
+    uint32_t *index;       /* [slots]: index of the slot's entry, or NO_INDEX */
+    uint32_t *words;       /* [slots] */
+    unsigned char *block;  /* one block of the arena */
 };
 
 static void list_close(struct list *list) {
@@ -217,8 +217,7 @@ enum kvc_status kvc_cache_write_list(struct kvc_cache *cache, uint32_t l, uint32
         const size_t some = kvc_min_u32(list.count - first, KVC_BLOCK);
         const uint32_t name = list.names[first / KVC_BLOCK];
         device->ops->arena_write(device, cache->store->arena, name, 0, bytes + first * key, some * key);
-        device->ops->arena_write(device, cache->store->arena, name, half, bytes + keys + first * value,
-                                 some * value);
+        device->ops->arena_write(device, cache->store->arena, name, half, bytes + keys + first * value, some * value);
     }
     bytes += keys + list.count * value;
     if (list.lists->order) {

@@ -31,8 +31,8 @@ static uint32_t same_types(const struct kvc_step *step, uint32_t i) {
     return n;
 }
 
-/* Projects the rows to queries, keys and values, in the form in which they are stored. If a method has positions=cache, the queries and keys are rotated by
- * their indices instead of their positions. */
+/* Projects the rows to queries, keys and values, in the form in which they are stored. If a method has positions=cache,
+ * the queries and keys are rotated by their indices instead of their positions. */
 static void project(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_project_queries_keys(step->runner, &step->runner->step, layer, step->first, step->count);
     for (uint32_t i = 0; i < step->count; i++)

@@ -103,8 +103,8 @@ static void log_session(const struct kvc_session *session) {
     KVC_LOG(
         log, KVC_LOG_INFO, KVC_LOG_CACHE,
         "session with %s: %s entries of %u bytes, %u lists in %u layers, blocks of %u entries; up to %u rows at once",
-        session->policy->spec, kvc_entry_types_name(kvc_format_types(format), types), kvc_entry_bytes(format), kvc_cache_lists(&session->cache),
-        session->cache.layers, KVC_TILE, session->chunk);
+        session->policy->spec, kvc_entry_types_name(kvc_format_types(format), types), kvc_entry_bytes(format),
+        kvc_cache_lists(&session->cache), session->cache.layers, KVC_TILE, session->chunk);
 }
 
 static enum kvc_status create(struct kvc_runner *runner, const struct kvc_session_options *options,

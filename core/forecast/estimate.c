@@ -121,15 +121,14 @@ enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *s
     const bool chunked = kvc_policy_chunking(policy, &chunking) && chunking.chunk < prompt;
     const uint64_t rows = chunked ? chunking.chunk + (uint64_t)chunking.probe : prompt;
     *estimate = (struct kvc_estimate){.hidden_bytes = rows * hidden * sizeof(float)};
-    struct kvc_estimator made = {
-        .policy = policy,
-        .use = use,
-        .g = geometry,
-        .windows = windows,
-        .first_layer = first_layer,
-        .own_layers = layers,
-        .format = kvc_entry_format(cache_type, geometry->head_size),
-        .prompt = prompt};
+    struct kvc_estimator made = {.policy = policy,
+                                 .use = use,
+                                 .g = geometry,
+                                 .windows = windows,
+                                 .first_layer = first_layer,
+                                 .own_layers = layers,
+                                 .format = kvc_entry_format(cache_type, geometry->head_size),
+                                 .prompt = prompt};
     status = open_estimate(&made, error);
     if (status == KVC_OK)
         estimate_run(&made, generated, estimate);

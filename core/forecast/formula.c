@@ -238,8 +238,8 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
 }
 
 enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
-                            struct kvc_entry_types cache_type, uint64_t prompt, uint64_t steps, struct kvc_formula *formula,
-                            struct kvc_error *error) {
+                            struct kvc_entry_types cache_type, uint64_t prompt, uint64_t steps,
+                            struct kvc_formula *formula, struct kvc_error *error) {
     struct kvc_policy *policy;
     *formula = (struct kvc_formula){.entries = 0};
     enum kvc_status status = kvc_geometry_check(geometry, "formula", error);

@@ -147,7 +147,7 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
 }
 
 enum kvc_status kvc_policy_check_types(const struct kvc_policy *policy, struct kvc_entry_types types,
-                                      struct kvc_error *error) {
+                                       struct kvc_error *error) {
     char text[KVC_ENTRY_TYPES_NAME];
     for (size_t i = 0; i < policy->count; i++) {
         const struct kvc_policy_class *method = policy->method[i].policy;

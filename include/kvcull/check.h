@@ -24,8 +24,8 @@ struct kvc_formula {
 /** Predicts a session with policy string `spec`, `prompt` tokens and `steps` decode steps. Fails with KVC_USAGE for a
  * wrong argument. */
 enum kvc_status kvc_formula(const struct kvc_engine *engine, const char *spec, const struct kvc_geometry *geometry,
-                            struct kvc_entry_types cache_type, uint64_t prompt, uint64_t steps, struct kvc_formula *formula,
-                            struct kvc_error *error);
+                            struct kvc_entry_types cache_type, uint64_t prompt, uint64_t steps,
+                            struct kvc_formula *formula, struct kvc_error *error);
 
 /* ---- replay: a policy on tensors from any source, without a model --------------------------------------------- */
 

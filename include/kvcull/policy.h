@@ -526,7 +526,7 @@ struct kvc_policy_class {
     uint32_t (*columns)(const struct kvc_values *values);
     /** Returns how many entries above the budget a head holds between two evictions of the decode stage. NULL: 1. */
     uint32_t (*surplus)(const struct kvc_values *values);
-    bool channels;      /**< it reads single channels of keys or values, so it needs entries of a type that is not rotated */
+    bool channels; /**< it reads single channels of keys or values, so it needs entries of a type that is not rotated */
     bool compares_keys; /**< its decode stage calls kvc_stage_mix_redundancy, which needs memory before the step */
     /** Returns true if every query head has its own list of entries. */
     bool (*per_head)(const struct kvc_values *values);

@@ -34,7 +34,8 @@ static void test_arguments(void **state) {
         REFUSED(kvc_replay_open(engine, &bad[i], &session_options, &replay, &error), KVC_USAGE, "must be from 1");
         REFUSED(kvc_estimate(engine, "full", &bad[i], 8, kvc_entry_types(KVC_F16), 9, 9, &estimate, &error), KVC_USAGE,
                 "must be from 1");
-        REFUSED(kvc_formula(engine, "full", &bad[i], kvc_entry_types(KVC_F16), 9, 9, &formula, &error), KVC_USAGE, "must be from 1");
+        REFUSED(kvc_formula(engine, "full", &bad[i], kvc_entry_types(KVC_F16), 9, 9, &formula, &error), KVC_USAGE,
+                "must be from 1");
     }
     REFUSED(kvc_estimate(engine, "full", &good, 8, kvc_entry_types(none), 9, 9, &estimate, &error), KVC_USAGE,
             "cannot have this type");
@@ -59,24 +60,33 @@ static void test_estimates(void **state) {
     assert_int_equal(estimate.cache_bytes, 0);
     FINE(kvc_estimate(engine, "morphkv:budget=10%", &usual, 4096, kvc_entry_types(KVC_Q8_0), 0, 1, &estimate, &error));
     assert_int_equal(estimate.entries, 1);
-    FINE(kvc_estimate(engine, "window:budget=100%", &usual, 4096, kvc_entry_types(KVC_F32), INT32_MAX, INT32_MAX, &estimate, &error));
+    FINE(kvc_estimate(engine, "window:budget=100%", &usual, 4096, kvc_entry_types(KVC_F32), INT32_MAX, INT32_MAX,
+                      &estimate, &error));
     assert_int_equal(estimate.entries, (uint64_t)INT32_MAX + 1);
-    REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_F16), UINT64_MAX, 1, &estimate, &error), KVC_USAGE, "tokens");
-    REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_F16), 1, 1ull << 31, &estimate, &error), KVC_USAGE, "tokens");
+    REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_F16), UINT64_MAX, 1, &estimate, &error),
+            KVC_USAGE, "tokens");
+    REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_F16), 1, 1ull << 31, &estimate, &error),
+            KVC_USAGE, "tokens");
     REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_Q5_0), 1, 1, &estimate, &error), KVC_USAGE,
             "q4_0");
-    REFUSED(kvc_estimate(engine, "full", &huge, 1, kvc_entry_types(KVC_F16), INT32_MAX, 1, &estimate, &error), KVC_USAGE, "2^63");
-    REFUSED(kvc_estimate(engine, "h2o:budget=9,per=head", &huge, 1, kvc_entry_types(KVC_F16), INT32_MAX, 1, &estimate, &error),
+    REFUSED(kvc_estimate(engine, "full", &huge, 1, kvc_entry_types(KVC_F16), INT32_MAX, 1, &estimate, &error),
+            KVC_USAGE, "2^63");
+    REFUSED(kvc_estimate(engine, "h2o:budget=9,per=head", &huge, 1, kvc_entry_types(KVC_F16), INT32_MAX, 1, &estimate,
+                         &error),
             KVC_USAGE, "2^63");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        REFUSED(kvc_estimate(engine, "full", &bad[i], 1, kvc_entry_types(KVC_F16), 1, 1, &estimate, &error), KVC_USAGE, "dividing");
-        REFUSED(kvc_formula(engine, "full", &bad[i], kvc_entry_types(KVC_F16), 1, 1, &formula, &error), KVC_USAGE, "dividing");
+        REFUSED(kvc_estimate(engine, "full", &bad[i], 1, kvc_entry_types(KVC_F16), 1, 1, &estimate, &error), KVC_USAGE,
+                "dividing");
+        REFUSED(kvc_formula(engine, "full", &bad[i], kvc_entry_types(KVC_F16), 1, 1, &formula, &error), KVC_USAGE,
+                "dividing");
     }
-    REFUSED(kvc_formula(engine, "full", &usual, kvc_entry_types(KVC_F16), 1, UINT64_MAX, &formula, &error), KVC_USAGE, "tokens");
-    REFUSED(kvc_formula(engine, "take:budget=9,warmup_layers=2+snapkv:budget=40,per=head,layers=0", &usual, kvc_entry_types(KVC_F16), 1,
-                        1, &formula, &error),
+    REFUSED(kvc_formula(engine, "full", &usual, kvc_entry_types(KVC_F16), 1, UINT64_MAX, &formula, &error), KVC_USAGE,
+            "tokens");
+    REFUSED(kvc_formula(engine, "take:budget=9,warmup_layers=2+snapkv:budget=40,per=head,layers=0", &usual,
+                        kvc_entry_types(KVC_F16), 1, 1, &formula, &error),
             KVC_USAGE, "per=head: must hold in both of layers 0 and 1, or in neither");
-    REFUSED(kvc_estimate(engine, "nosuch", &usual, 1, kvc_entry_types(KVC_F16), 1, 1, &estimate, &error), KVC_USAGE, "nosuch");
+    REFUSED(kvc_estimate(engine, "nosuch", &usual, 1, kvc_entry_types(KVC_F16), 1, 1, &estimate, &error), KVC_USAGE,
+            "nosuch");
 }
 
 static void test_backends(void **state) {

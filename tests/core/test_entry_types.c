@@ -13,10 +13,26 @@ enum { TYPES = sizeof types / sizeof *types };
 
 static void test_texts(void **state) {
     (void)state;
-    static const char *const wrong[] = {"",        "f64",           "q3_k",           "q8_k",        "k=f16",
-                                        "v=q8_0",  "k=f16,k=f16",   "k=f16,v=",       "=f16,v=f16",  "k=f16,v=q5_0",
-                                        "k=f16,",  ",",             "k=f16,v=f16,",   "kv=f16",      "k=f16, v=f16",
-                                        "f16,q4h", "k=f16 v=q8_0",  "x=f16,v=f16",    "k=q4h,v=q4h ", "any"};
+    static const char *const wrong[] = {"",
+                                        "f64",
+                                        "q3_k",
+                                        "q8_k",
+                                        "k=f16",
+                                        "v=q8_0",
+                                        "k=f16,k=f16",
+                                        "k=f16,v=",
+                                        "=f16,v=f16",
+                                        "k=f16,v=q5_0",
+                                        "k=f16,",
+                                        ",",
+                                        "k=f16,v=f16,",
+                                        "kv=f16",
+                                        "k=f16, v=f16",
+                                        "f16,q4h",
+                                        "k=f16 v=q8_0",
+                                        "x=f16,v=f16",
+                                        "k=q4h,v=q4h ",
+                                        "any"};
     struct kvc_entry_types found, kept = {KVC_Q6H, KVC_F32};
     char text[KVC_ENTRY_TYPES_NAME];
     for (size_t k = 0; k < TYPES; k++)
@@ -172,8 +188,7 @@ static bool run(struct kvc_model *on, const char *policy, struct kvc_entry_types
     return true;
 }
 
-static struct kvc_model *open_other(struct kvc_engine **other, const char *backend, enum kvc_math math,
-                                    int threads) {
+static struct kvc_model *open_other(struct kvc_engine **other, const char *backend, enum kvc_math math, int threads) {
     const struct kvc_engine_options options = {.backend = backend, .threads = threads, .math = math};
     struct kvc_model *opened;
     FINE(kvc_engine_open(&options, other, &error));
@@ -228,8 +243,8 @@ static void test_sessions(void **state) {
  * Six bits are nearer to float32 than four. */
 static void test_rotation(void **state) {
     (void)state;
-    static const struct kvc_entry_types pairs[] = {{KVC_F32, KVC_F32}, {KVC_Q6H, KVC_F32}, {KVC_F32, KVC_Q6H},
-                                                   {KVC_Q6H, KVC_Q6H}, {KVC_Q4H, KVC_Q4H}};
+    static const struct kvc_entry_types pairs[] = {
+        {KVC_F32, KVC_F32}, {KVC_Q6H, KVC_F32}, {KVC_F32, KVC_Q6H}, {KVC_Q6H, KVC_Q6H}, {KVC_Q4H, KVC_Q4H}};
     float *logits = malloc(4 * vocab * sizeof *logits);
     double off[5] = {0}, size = 0.0;
     assert_non_null(logits);
@@ -253,11 +268,8 @@ static void test_rotation(void **state) {
 static void test_batch(void **state) {
     (void)state;
     enum { MANY = 5 };
-    static const struct kvc_entry_types pairs[MANY] = {{KVC_Q4H, KVC_Q4H},
-                                                       {KVC_F16, KVC_F16},
-                                                       {KVC_Q8_0, KVC_Q4H},
-                                                       {KVC_Q8_0, KVC_Q4H},
-                                                       {KVC_BF16, KVC_Q4_1}};
+    static const struct kvc_entry_types pairs[MANY] = {
+        {KVC_Q4H, KVC_Q4H}, {KVC_F16, KVC_F16}, {KVC_Q8_0, KVC_Q4H}, {KVC_Q8_0, KVC_Q4H}, {KVC_BF16, KVC_Q4_1}};
     struct kvc_session *sessions[MANY];
     int32_t next[MANY];
     float *alone = malloc(2 * vocab * sizeof *alone), *together = malloc(MANY * vocab * sizeof *together);

@@ -106,8 +106,8 @@ static void check_estimate(const struct kvc_session *session, const char *policy
     struct kvc_session_stats stats;
     struct kvc_estimate e;
     kvc_session_stats(session, &stats);
-    if (kvc_estimate_windows(engine, policy, &geometry, info->windows, info->hidden, kvc_entry_types(KVC_F16), rows, steps, &e,
-                             &error) != KVC_OK)
+    if (kvc_estimate_windows(engine, policy, &geometry, info->windows, info->hidden, kvc_entry_types(KVC_F16), rows,
+                             steps, &e, &error) != KVC_OK)
         fail_msg("%s: %s", policy, error.text);
     if (e.prompt_peak_bytes < stats.prompt_peak_bytes || e.peak_bytes < stats.peak_bytes)
         fail_msg("%s, %zu + %zu: %llu and %llu bytes at most, but there were %llu and %llu", policy, rows, steps,

@@ -110,8 +110,8 @@ static void test_blocks(void **state) {
             fail_msg("%s holds %llu + %llu bytes, %s %llu + %llu", spec[1], (unsigned long long)stats[1].cache_bytes,
                      (unsigned long long)stats[1].state_bytes, spec[0], (unsigned long long)stats[0].cache_bytes,
                      (unsigned long long)stats[0].state_bytes);
-        FINE(kvc_estimate(engine, spec[1], &geometry, info->hidden, kvc_entry_types(type), prompt_of(m), (uint64_t)steps(), &expected,
-                          &error));
+        FINE(kvc_estimate(engine, spec[1], &geometry, info->hidden, kvc_entry_types(type), prompt_of(m),
+                          (uint64_t)steps(), &expected, &error));
         if (stats[1].cache_bytes != expected.cache_bytes || stats[1].peak_bytes > expected.peak_bytes ||
             stats[1].peak_bytes < expected.peak_bytes * 99 / 100)
             if (expected.kind == KVC_EXPECTED_EXACT)

@@ -254,7 +254,8 @@ static void test_exact_bytes(void **state) {
                     FINE(kvc_replay_step(replay, l, q_row(&t, l, prompt + s), t.k + kv_at(&t, l, prompt + s, 0),
                                          t.v + kv_at(&t, l, prompt + s, 0), NULL, &error));
             kvc_session_stats(kvc_replay_session(replay), &stats);
-            FINE(kvc_formula(engine, selects[i], &shape.geometry, kvc_entry_types(shape.type), prompt, shape.steps, &formula, &error));
+            FINE(kvc_formula(engine, selects[i], &shape.geometry, kvc_entry_types(shape.type), prompt, shape.steps,
+                             &formula, &error));
             const double off = formula.read_bytes - (double)stats.read_bytes;
             if (formula.read_kind == KVC_EXPECTED_EXACT ? off < -0.5 || off > 0.5 : off < -0.5)
                 fail_msg("%s, %u rows: %.1f bytes read, the formula has %.1f (%s)", selects[i], prompt,
@@ -289,7 +290,8 @@ static void test_long(void **state) {
         struct kvc_estimate some, many, rest;
         FINE(kvc_estimate(engine, takes[i], &geometry, 8, kvc_entry_types(KVC_F16), 1u << 20, 0, &some, &error));
         FINE(kvc_estimate(engine, takes[i], &geometry, 8, kvc_entry_types(KVC_F16), 1u << 30, 1u << 30, &many, &error));
-        FINE(kvc_estimate(engine, "lacache:budget=4096", &geometry, 8, kvc_entry_types(KVC_F16), 1u << 30, 1u << 30, &rest, &error));
+        FINE(kvc_estimate(engine, "lacache:budget=4096", &geometry, 8, kvc_entry_types(KVC_F16), 1u << 30, 1u << 30,
+                          &rest, &error));
         if (i < 2) /* the prompt's length makes no difference */
             assert_int_equal(some.prompt_peak_bytes, many.prompt_peak_bytes);
         else

@@ -39,7 +39,8 @@ static void says(const struct lines *lines, const char *part) {
 /* Opens the bundled model and a session that evicts, and computes a prompt and some steps. */
 static void run(struct kvc_engine *engine) {
     const char *source = getenv("top_srcdir");
-    const struct kvc_session_options options = {.policy = "snapkv:budget=64+morphkv:budget=64", .cache_type = kvc_entry_types(KVC_F16)};
+    const struct kvc_session_options options = {.policy = "snapkv:budget=64+morphkv:budget=64",
+                                                .cache_type = kvc_entry_types(KVC_F16)};
     struct kvc_model *model;
     struct kvc_session *session, *copy;
     enum kvc_status status;

@@ -227,8 +227,8 @@ static void test_estimate(void **state) {
     for (uint64_t n = 0; n <= allocations; n++) { /* 0: none fails */
         calls = 0;
         failing = n;
-        const enum kvc_status status = kvc_estimate(engine, "duo:file=every-other,recent=20", &geometry, 8, kvc_entry_types(KVC_F16),
-                                                    2000, 10, n ? &found : &all, &error);
+        const enum kvc_status status = kvc_estimate(engine, "duo:file=every-other,recent=20", &geometry, 8,
+                                                    kvc_entry_types(KVC_F16), 2000, 10, n ? &found : &all, &error);
         failing = 0;
         allocations = n ? allocations : calls;
         if (status != KVC_OK && (!n || status != KVC_RESOURCE))

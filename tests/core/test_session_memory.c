@@ -173,8 +173,8 @@ static void test_estimate(void **state) {
             struct kvc_estimate expected;
             struct kvc_session_stats stats;
             struct kvc_session *session = open_with(model, policies[p], KVC_Q8_0, 0);
-            FINE(kvc_estimate(engine, policies[p], &geometry, info->hidden, kvc_entry_types(KVC_Q8_0), prompts[n % 3], steps[n / 3],
-                              &expected, &error));
+            FINE(kvc_estimate(engine, policies[p], &geometry, info->hidden, kvc_entry_types(KVC_Q8_0), prompts[n % 3],
+                              steps[n / 3], &expected, &error));
             FINE(kvc_session_prompt(session, tokens, prompts[n % 3], NULL, NULL, &error));
             for (size_t i = 0; i < steps[n / 3]; i++)
                 FINE(kvc_decode(&session, &tokens[i], 1, NULL, NULL, &error));

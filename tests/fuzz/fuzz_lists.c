@@ -20,7 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         check(kvc_engine_open(&on_ref, &engine, &error) == KVC_OK);
     }
     snprintf(spec, sizeof spec, specs[data[0] % 5], memory_file(data + 1, bytes - 1));
-    const enum kvc_status status = kvc_estimate(engine, spec, &geometry, 8, kvc_entry_types(KVC_F16), 20, 3, &estimate, &error);
+    const enum kvc_status status =
+        kvc_estimate(engine, spec, &geometry, 8, kvc_entry_types(KVC_F16), 20, 3, &estimate, &error);
     if (status != KVC_OK)
         check_refusal(status, NULL, &error);
     kvc_session_defaults(&options);

@@ -266,12 +266,14 @@ static void test_estimate(void **state) {
     assert_int_equal(estimate.entries, stats.entries_most);
     assert_true(estimate.peak_bytes >= stats.peak_bytes);
     remove(path);
-    assert_int_equal(kvc_estimate(engine, policy, &geometry, info->hidden, kvc_entry_types(KVC_F16), PROMPT, 0, &estimate, &error),
-                     KVC_INPUT);
+    assert_int_equal(
+        kvc_estimate(engine, policy, &geometry, info->hidden, kvc_entry_types(KVC_F16), PROMPT, 0, &estimate, &error),
+        KVC_INPUT);
     assert_non_null(strstr(error.text, path));
     assert_int_equal(mkfifo(path, 0600), 0); /* no process ever writes into it */
-    assert_int_equal(kvc_estimate(engine, policy, &geometry, info->hidden, kvc_entry_types(KVC_F16), PROMPT, 0, &estimate, &error),
-                     KVC_INPUT);
+    assert_int_equal(
+        kvc_estimate(engine, policy, &geometry, info->hidden, kvc_entry_types(KVC_F16), PROMPT, 0, &estimate, &error),
+        KVC_INPUT);
     assert_non_null(strstr(error.text, "regular file"));
     remove(path);
 }

@@ -65,8 +65,8 @@ static uint32_t one_tile(const struct work *w, const struct kvc_view *view, uint
             continue;
         KVC_REF(load_key)(view->lists, view->head, w->slot[j], w->key);
         for (uint32_t g = 0; g < w->group; g++)
-            w->score[g * KVC_TILE + j] = kvc_ref_score(
-                KVC_REF(dot_key)(&w->query[g], view->lists, view->head, w->slot[j], w->key), scale, cap);
+            w->score[g * KVC_TILE + j] =
+                kvc_ref_score(KVC_REF(dot_key)(&w->query[g], view->lists, view->head, w->slot[j], w->key), scale, cap);
         read++;
     }
     w->any[tile] = read > 0;

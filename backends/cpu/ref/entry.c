@@ -111,9 +111,8 @@ static void load_row(enum kvc_type type, const unsigned char *row, uint32_t d, f
     for (uint32_t g = 0; g * KVC_ENTRY_GROUP < d && kvc_entry_group_bytes(type); g++) {
         const uint32_t n = KVC_REF(load_group)(type, row, d, g, &group);
         for (uint32_t e = 0; e < n; e++)
-            out[g * KVC_ENTRY_GROUP + e] = type == KVC_Q4_1
-                                               ? kvc_fma(group.scale, (float)group.quant[e], group.minimum)
-                                               : group.scale * (float)group.quant[e];
+            out[g * KVC_ENTRY_GROUP + e] = type == KVC_Q4_1 ? kvc_fma(group.scale, (float)group.quant[e], group.minimum)
+                                                            : group.scale * (float)group.quant[e];
     }
 }
 

@@ -90,9 +90,8 @@ static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t
             continue;
         KVC_REF(load_key)(w->lists, h, row->slot[j], row->key);
         for (uint32_t g = 0; g < group; g++) {
-            float s =
-                kvc_ref_score(KVC_REF(dot_key)(&row->query[g], w->lists, h, row->slot[j], row->key),
-                              scale, w->scoring.cap);
+            float s = kvc_ref_score(KVC_REF(dot_key)(&row->query[g], w->lists, h, row->slot[j], row->key), scale,
+                                    w->scoring.cap);
             if (noise)
                 s = kvc_div(s + kvc_gumbel(noise->seed, noise->layer, noise->first_head + h * group + g,
                                            kvc_list_position(w->lists, h, row->slot[j])),
@@ -247,7 +246,8 @@ static float group_value(const struct kvc_probabilities *w, uint32_t query, uint
     const float *sum = kind != KVC_ROW_LOGITS ? (const float *)kvc_span_data(w->sum) + at : NULL;
     float scale = kvc_score_scale(w->scoring.scale, d), value = 0.0f;
     for (uint32_t g = 0; g < group; g++) {
-        float x = kvc_ref_score(KVC_REF(dot_key)(&scratch->query[g], w->lists, h, slot, scratch->key), scale, w->scoring.cap);
+        float x =
+            kvc_ref_score(KVC_REF(dot_key)(&scratch->query[g], w->lists, h, slot, scratch->key), scale, w->scoring.cap);
         if (kind != KVC_ROW_LOGITS)
             x = kvc_div(kvc_exp(x - maximum[g]), sum[g]);
         if (kind == KVC_ROW_LOW)

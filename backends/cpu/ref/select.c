@@ -88,9 +88,8 @@ static float one_score(const struct scored *s, const float *q, uint32_t unit, fl
     if (!call->pages)
         KVC_REF(load_key)(lists, s->h, kvc_view_slot(&s->view, unit), s->key);
     if (call->kind == KVC_SCORE_EXACT)
-        return kvc_ref_score(
-            KVC_REF(dot_key)(&s->query, lists, s->h, kvc_view_slot(&s->view, unit), s->key), factor,
-            call->scoring.cap);
+        return kvc_ref_score(KVC_REF(dot_key)(&s->query, lists, s->h, kvc_view_slot(&s->view, unit), s->key), factor,
+                             call->scoring.cap);
     for (uint32_t i = 0; i < call->dims; i++) {
         bool low = call->kind == KVC_SCORE_PAGE_CHANNELS && !s->positive[i];
         uint32_t c = s->channel[i];

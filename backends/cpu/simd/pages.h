@@ -72,9 +72,9 @@ static void one_page(enum kvc_type type, const struct head_entries *head, uint32
     for (uint32_t p = place + 1; p < place + n; p++) {
         const unsigned char *key = slot_key(head, head_slot(head, p));
         for (size_t c = 0; c < d; c += LANES) {
-            const vf x = c + LANES > d     ? entry_part_load(type, key, c, d - c)
-                         : type == KVC_F32 ? entry_load(KVC_F32, key, c)
-                         : type == KVC_F16 ? entry_load(KVC_F16, key, c)
+            const vf x = c + LANES > d      ? entry_part_load(type, key, c, d - c)
+                         : type == KVC_F32  ? entry_load(KVC_F32, key, c)
+                         : type == KVC_F16  ? entry_load(KVC_F16, key, c)
                          : type == KVC_Q8_0 ? entry_load(KVC_Q8_0, key, c)
                                             : entry_packed_load(type, key, c, d);
             const vf least = vf_load(low + c), most = vf_load(high + c);

@@ -48,9 +48,9 @@ struct attention_job {
     size_t cells_most;            /* tiles times queries of a unit */
     uint32_t group, d, blocks_most, rows_most, queries_most;
     bool any_gemm, any_integers, split;
-    bool any_rewritten;          /* some entries are not read as they are stored */
+    bool any_rewritten;           /* some entries are not read as they are stored */
     enum kvc_type rewritten_type; /* the largest type in which entries are rewritten */
-    struct score_memo *memo; /* NULL if there is no record to fill */
+    struct score_memo *memo;      /* NULL if there is no record to fill */
     float scale, cap;
 };
 

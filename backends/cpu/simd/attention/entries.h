@@ -5,10 +5,9 @@
 
 #include "core/base/integers.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/simd/attention/groups.h"
 #include "backends/cpu/simd/integers/integers.h"
 #include "backends/cpu/simd/lanes/lanes.h"
-
-#define NEVER_INLINE __attribute__((noinline))
 
 /* Below this number of vector operations, waking the threads costs more time than it saves (some microseconds). */
 #define POOL_WORK 10000.0
@@ -128,17 +127,13 @@ INLINE vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {
     return vf_mul(vf_set(half_load(group)), vf_load_i8(group + 2 + c % KVC_Q8_GROUP));
 }
 
-/* Dequantizes a row [d] of any type. */
-static NEVER_INLINE void dequantize_packed(enum kvc_type type, float *to, const unsigned char *row, size_t d);
-
 /* Loads channels c .. c + LANES - 1 of a row of d channels whose type is not F32, F16 or Q8_0. Channels from d on are
  * +0. */
 static NEVER_INLINE vf entry_packed_load(enum kvc_type type, const unsigned char *row, size_t c, size_t d) {
     float x[KVC_ENTRY_GROUP + LANES] = {0};
     const size_t first = c / KVC_ENTRY_GROUP * KVC_ENTRY_GROUP, group = first / KVC_ENTRY_GROUP;
     const size_t n = kvc_min_u64(d - first, KVC_ENTRY_GROUP);
-    const unsigned char *from =
-        type == KVC_BF16 ? row + 2 * first : row + group * kvc_entry_group_bytes(type);
+    const unsigned char *from = type == KVC_BF16 ? row + 2 * first : row + group * kvc_entry_group_bytes(type);
     dequantize_packed(type, x, from, n);
     return vf_load(x + (c - first));
 }
@@ -158,10 +153,10 @@ INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c
 
 /* The location of one head's entries. */
 struct head_entries {
-    const uint32_t *order, *index;  /* order: slots by index; index: the read list; NULL: element i is i */
-    const int32_t *position;        /* by slot; NULL: positions are equal to slots */
-    const unsigned char **block;    /* [head_block_count]: the blocks' keys, then their values */
-    uint32_t count, places;         /* entries in the list; entries in the read list, or `count` if there is none */
+    const uint32_t *order, *index; /* order: slots by index; index: the read list; NULL: element i is i */
+    const int32_t *position;       /* by slot; NULL: positions are equal to slots */
+    const unsigned char **block;   /* [head_block_count]: the blocks' keys, then their values */
+    uint32_t count, places;        /* entries in the list; entries in the read list, or `count` if there is none */
     uint32_t blocks;
     size_t key_bytes, value_bytes;
 };

@@ -9,9 +9,9 @@
 
 /* Loads channels c .. c + LANES - 1 of a row; channels from d on are +0. */
 INLINE vf some_channels(enum kvc_type type, const unsigned char *row, size_t c, size_t d) {
-    return c + LANES > d     ? entry_part_load(type, row, c, d - c)
-           : type == KVC_F32 ? entry_load(KVC_F32, row, c)
-           : type == KVC_F16 ? entry_load(KVC_F16, row, c)
+    return c + LANES > d      ? entry_part_load(type, row, c, d - c)
+           : type == KVC_F32  ? entry_load(KVC_F32, row, c)
+           : type == KVC_F16  ? entry_load(KVC_F16, row, c)
            : type == KVC_Q8_0 ? entry_load(KVC_Q8_0, row, c)
                               : entry_packed_load(type, row, c, d);
 }
@@ -236,7 +236,8 @@ static void lag_scores_task(void *argument, size_t task, unsigned thread) {
     for (uint32_t p = 0; p + 1 < parts; p++) {
         const uint32_t first = args->first + p * lag;
         for (int values = 0; values < 2; values++)
-            lag_side(values ? args->lists->format.value.type : args->lists->format.key.type, &head, first, lag, values, args->lists->format.head_size, &work);
+            lag_side(values ? args->lists->format.value.type : args->lists->format.key.type, &head, first, lag, values,
+                     args->lists->format.head_size, &work);
         for (uint32_t i = 0; i < lag; i++)
             work.key[i] = kvc_score_key(work.raw[i]);
         for (uint32_t i = 0; i < lag; i++) {

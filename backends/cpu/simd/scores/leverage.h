@@ -188,10 +188,11 @@ static void weigh_mass_task(void *argument, size_t task, unsigned thread) {
     const uint32_t end = scored_end(lists, h, args->last);
     column += (size_t)args->column * slots;
     for (uint32_t r = 0; r < head.count; r++)
-        score[r] = r < args->first || r >= end
-                       ? 0.0f
-                       : column[head_slot(&head, r)] * kvc_sqrt(dot_row(lists->format.value.type, side_row(&head, r, true),
-                                                                        NULL, lists->format.head_size));
+        score[r] =
+            r < args->first || r >= end
+                ? 0.0f
+                : column[head_slot(&head, r)] * kvc_sqrt(dot_row(lists->format.value.type, side_row(&head, r, true),
+                                                                 NULL, lists->format.head_size));
 }
 
 static void chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *args) {

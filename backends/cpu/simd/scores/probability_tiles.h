@@ -151,8 +151,8 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, struct 
     if (!job->known && work->rewritten.rows)
         keys = rewrite_keys(&work->rewritten, format, keys, 0, tile->n);
     if (work->integer.kernels)
-        work->integer.kernels->pack_keys(
-            &(struct kvc_integer_entries){.keys = keys, .range = {0, tile->n}, .d = d}, &work->integer.tile);
+        work->integer.kernels->pack_keys(&(struct kvc_integer_entries){.keys = keys, .range = {0, tile->n}, .d = d},
+                                         &work->integer.tile);
     else if (job->many)
         pack_keys(type, keys, 0, tile->n, d, work->index, work->packed_keys);
     for (uint32_t i = 0; i < queries; i += step) {
