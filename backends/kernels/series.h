@@ -11,8 +11,8 @@ KVC_KERNEL(series_lengths)(KVC_LISTS(l), KVC_ARENA, kvc_u32 pairs, KVC_SPAN(floa
     if (id / pairs >= head.count)
         return;
     key = kvc_head_key(&arena, &head, kvc_head_slot(&head, index));
-    a = kvc_entry_value(key_type, key, i);
-    b = kvc_entry_value(key_type, key, i + pairs);
+    a = kvc_entry_value(key_type, key, i, head_size);
+    b = kvc_entry_value(key_type, key, i + pairs, head_size);
     lengths_buffer[lengths_offset + (kvc_u64)h * indices * pairs + id] = kvc_sqrt(kvc_fma(b, b, a * a));
 }
 
@@ -29,8 +29,7 @@ KVC_GROUP_KERNEL(series_logits)
         lengths_buffer + lengths_offset + ((kvc_u64)h * indices + (here ? index : 0)) * pairs;
     kvc_bytes key = here ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
     float a = kvc_lanes_sum(
-        kvc_lanes_dot_entry(key_type, mean_buffer + mean_offset + (kvc_u64)g * head_size, key, head_size),
-        shared_sum);
+        kvc_lanes_dot_entry(key_type, mean_buffer + mean_offset + (kvc_u64)g * head_size, key, head_size), shared_sum);
     float b = kvc_lanes_sum(kvc_lanes_dot_entry(KVC_K_F32, spread_buffer + spread_offset + (kvc_u64)g * pairs,
                                                 here ? (kvc_bytes)length : (kvc_bytes)0, pairs),
                             shared_sum);

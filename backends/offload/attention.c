@@ -79,7 +79,7 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
 
 static void run_tile(struct kvc_offload *offload, struct kvc_launch *tile, const struct kvc_attention *a,
                      const struct kvc_entry_format *format, uint32_t rows, uint32_t tiles) {
-    tile->kernel = kvc_scores_integers(a->scoring, format) ? KVC_KERNEL_attention_tile_int8
+    tile->kernel = kvc_scores_integers(a->scoring, format)  ? KVC_KERNEL_attention_tile_int8
                    : format->key.type != format->value.type ? KVC_KERNEL_attention_tile_mixed
                    : format->key.type == KVC_F32            ? KVC_KERNEL_attention_tile_f32
                    : format->key.type == KVC_F16            ? KVC_KERNEL_attention_tile_f16
