@@ -251,9 +251,11 @@ KVC_DEVICE void kvc_tile_values_int8(kvc_u32 type, const struct kvc_tile *t, kvc
 #endif
 
 /* The queries are those of the launch's rows. */
-KVC_ATTENTION_TILE(int8, (KVC_ATTENTION, KVC_QUERIES), KVC_TILE_WEIGHTS,
-                   kvc_tile_scores_int8(key_type, KVC_TILE_INT8, KVC_QUERY_FROM(at + g0, kvc_groups_of(d)), here, d,
-                                        scale),
-                   kvc_tile_values_int8(value_type, KVC_TILE_INT8, here, d,
-                                        tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d, (kvc_u64)tiles *d,
-                                        &weights))
+#define KVC_ATTENTION_INT8(name, key, value)                                                                           \
+    KVC_ATTENTION_TILE(                                                                                                \
+        name, (KVC_ATTENTION, KVC_QUERIES), KVC_TILE_WEIGHTS,                                                          \
+        kvc_tile_scores_int8(key, KVC_TILE_INT8, KVC_QUERY_FROM(at + g0, kvc_groups_of(d)), here, d, scale),           \
+        kvc_tile_values_int8(value, KVC_TILE_INT8, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d,        \
+                             (kvc_u64)tiles * d, &weights))
+KVC_ATTENTION_INT8(int8, KVC_K_Q8_0, KVC_K_Q8_0)
+KVC_ATTENTION_INT8(int8_mixed, key_type, value_type)

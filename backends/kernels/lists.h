@@ -178,18 +178,23 @@ KVC_DEVICE float kvc_packed_value(kvc_u32 type, const struct kvc_packed *p, int 
     return type == KVC_K_Q4_1 ? kvc_fma(p->scale, (float)quant, p->minimum) : p->scale * (float)quant;
 }
 
-/* Returns channel c of a key or value of d channels. */
-KVC_DEVICE float kvc_entry_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 d) {
-    struct kvc_packed p;
+/* The plain types are the most frequent ones. Kernels have code for them apart from that for all types. */
+KVC_DEVICE bool kvc_is_plain(kvc_u32 type) { return type == KVC_K_F32 || type == KVC_K_F16 || type == KVC_K_Q8_0; }
+/* Returns channel c of a key or value of a plain type. */
+KVC_DEVICE float kvc_plain_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c) {
     KVC_GLOBAL const kvc_u8 *group;
     if (type == KVC_K_F32)
         return ((KVC_GLOBAL const float *)row)[c];
     if (type == KVC_K_F16)
         return kvc_f16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[c]);
-    if (type == KVC_K_Q8_0) {
-        group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
-        return KVC_HALF(group) * (float)(kvc_i8)group[2 + c % KVC_Q8_GROUP];
-    }
+    group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
+    return KVC_HALF(group) * (float)(kvc_i8)group[2 + c % KVC_Q8_GROUP];
+}
+/* Returns channel c of a key or value of d channels. */
+KVC_DEVICE float kvc_entry_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 d) {
+    struct kvc_packed p;
+    if (kvc_is_plain(type))
+        return kvc_plain_value(type, row, c);
     if (type == KVC_K_BF16)
         return kvc_bf16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[c]);
     p = kvc_packed_at(type, row, c / KVC_ENTRY_GROUP, d);

@@ -126,23 +126,26 @@ KVC_DEVICE struct kvc_quants kvc_packed_quants(kvc_u32 type, const struct kvc_pa
     return q;
 }
 
-/* Loads channels c to c + 31 of a key or value. c is a multiple of 32. */
-KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
+/* Loads channels c to c + 31 of a key or value of a plain type. c is a multiple of 32. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_plain(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     KVC_GLOBAL const kvc_u8 *group;
     KVC_GLOBAL const char *q;
-    struct kvc_quants quants;
-    struct kvc_packed p;
     float d;
     if (type == KVC_K_F32)
         return kvc_lanes_floats((KVC_GLOBAL const float *)row + c, 0);
     if (type == KVC_K_F16)
         return kvc_lanes_halves(row, c);
-    if (type == KVC_K_Q8_0) {
-        group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
-        q = (KVC_GLOBAL const char *)group + 2;
-        d = KVC_HALF(group);
-        return kvc_lanes_scaled(convert_int16(vload16(0, q)), convert_int16(vload16(1, q)), d, d);
-    }
+    group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
+    q = (KVC_GLOBAL const char *)group + 2;
+    d = KVC_HALF(group);
+    return kvc_lanes_scaled(convert_int16(vload16(0, q)), convert_int16(vload16(1, q)), d, d);
+}
+/* The same for all types. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
+    struct kvc_quants quants;
+    struct kvc_packed p;
+    if (kvc_is_plain(type))
+        return kvc_lanes_plain(type, row, c, worker);
     if (type == KVC_K_BF16)
         return kvc_lanes_pairs(row, c);
     p = kvc_packed_at(type, row, c / KVC_ENTRY_GROUP, c + 32);
@@ -150,7 +153,18 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u
     return type == KVC_K_Q4_1 ? kvc_lanes_offset(quants.low, quants.high, p.scale, p.minimum)
                               : kvc_lanes_scaled(quants.low, quants.high, p.scale, p.scale);
 }
-/* Loads the last `count` channels, fewer than 32, from channel c on. */
+/* Loads the last `count` channels, fewer than 32, from channel c on: of a plain type, or of any type. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_plain_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
+                                                 kvc_u32 count) {
+    union {
+        struct kvc_lanes p;
+        float lane[32];
+    } u;
+    u.p = kvc_lanes_zero();
+    for (kvc_u32 i = 0; i < count; i++)
+        u.lane[i] = kvc_plain_value(type, row, c + i);
+    return u.p;
+}
 KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
                                                  kvc_u32 count) {
     union {
@@ -284,19 +298,22 @@ KVC_DEVICE struct kvc_quants kvc_packed_quants(kvc_u32 type, const struct kvc_pa
     return kvc_nibbles(p->quants, worker, 0, type == KVC_K_Q4_1 ? 0 : 8);
 }
 
-/* Loads channels c to c + 31 of a key or value. c is a multiple of 32. */
-KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
+/* Loads channels c to c + 31 of a key or value of a plain type. c is a multiple of 32. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_plain(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     KVC_GLOBAL const kvc_u8 *group;
-    struct kvc_quants quants;
-    struct kvc_packed p;
     if (type == KVC_K_F32)
         return kvc_lanes_floats((KVC_GLOBAL const float *)row + c, worker);
     if (type == KVC_K_F16)
         return kvc_lanes_pairs((KVC_GLOBAL const kvc_u16 *)row + c + worker * 8, true);
-    if (type == KVC_K_Q8_0) {
-        group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
-        return kvc_lanes_bytes(group + 2 + worker * 8, KVC_HALF(group));
-    }
+    group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
+    return kvc_lanes_bytes(group + 2 + worker * 8, KVC_HALF(group));
+}
+/* The same for all types. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
+    struct kvc_quants quants;
+    struct kvc_packed p;
+    if (kvc_is_plain(type))
+        return kvc_lanes_plain(type, row, c, worker);
     if (type == KVC_K_BF16)
         return kvc_lanes_pairs((KVC_GLOBAL const kvc_u16 *)row + c + worker * 8, false);
     p = kvc_packed_at(type, row, c / KVC_ENTRY_GROUP, c + 32);
@@ -346,6 +363,15 @@ KVC_DEVICE float4 kvc_entry_four(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc
     v.w = kvc_packed_value(type, &p, (kvc_i8)(word >> 24));
     return v;
 }
+/* Loads the last `count` channels, fewer than 32, from channel c on: of a plain type, or of any type. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_plain_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
+                                                 kvc_u32 count) {
+    struct kvc_lanes p;
+    for (int i = 0; i < KVC_LANES_EACH; i++)
+        p.lane[i] =
+            worker * KVC_LANES_EACH + i < count ? kvc_plain_value(type, row, c + worker * KVC_LANES_EACH + i) : 0.0f;
+    return p;
+}
 KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
                                                  kvc_u32 count) {
     struct kvc_lanes p;
@@ -358,19 +384,36 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const 
 
 #endif
 
-/* Returns the lanes of dot32(q, key), computed by a team. If the team has no key (0), nothing is read. */
-KVC_DEVICE struct kvc_lanes kvc_lanes_dot_entry(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
+/* Returns the lanes of dot32(q, key), computed by a team. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_dot_plain(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
                                                 kvc_u32 d) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, k = 0;
     struct kvc_lanes sum = kvc_lanes_zero();
-    if (!key)
-        return sum;
+    for (; k + 32 <= d; k += 32)
+        sum = kvc_lanes_fma(kvc_lanes_floats(q + k, worker), kvc_lanes_plain(type, key, k, worker), sum);
+    if (k < d)
+        sum = kvc_lanes_fma_tail(kvc_lanes_floats_tail(q + k, worker, d - k),
+                                 kvc_lanes_plain_tail(type, key, k, worker, d - k), sum, d - k);
+    return sum;
+}
+/* The same for all types. */
+KVC_APART struct kvc_lanes kvc_lanes_dot_apart(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
+                                               kvc_u32 d) {
+    kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, k = 0;
+    struct kvc_lanes sum = kvc_lanes_zero();
     for (; k + 32 <= d; k += 32)
         sum = kvc_lanes_fma(kvc_lanes_floats(q + k, worker), kvc_lanes_entry(type, key, k, worker), sum);
     if (k < d)
         sum = kvc_lanes_fma_tail(kvc_lanes_floats_tail(q + k, worker, d - k),
                                  kvc_lanes_entry_tail(type, key, k, worker, d - k), sum, d - k);
     return sum;
+}
+/* The same for all types. If the team has no key (0), nothing is read. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_dot_entry(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
+                                                kvc_u32 d) {
+    if (!key)
+        return kvc_lanes_zero();
+    return kvc_is_plain(type) ? kvc_lanes_dot_plain(type, q, key, d) : kvc_lanes_dot_apart(type, q, key, d);
 }
 
 #endif

@@ -63,19 +63,22 @@ KVC_DEVICE kvc_u32 kvc_load_quants(kvc_bytes from, kvc_i32 left) {
         word |= (kvc_u32)from[i] << 8 * i;
     return word;
 }
+KVC_APART struct kvc_group kvc_group_apart(kvc_u32 type, kvc_bytes row, kvc_u32 b, kvc_u32 d) {
+    const struct kvc_packed p = kvc_packed_at(type, row, b, d);
+    struct kvc_group group;
+    group.scale = p.scale;
+    for (kvc_u32 i = 0; i < 4; i++) {
+        group.first.word[i] = kvc_packed_word(type, &p, 4 * i);
+        group.second.word[i] = kvc_packed_word(type, &p, 16 + 4 * i);
+    }
+    return group;
+}
 KVC_DEVICE struct kvc_group kvc_group_of(kvc_u32 type, kvc_bytes row, kvc_u32 b, kvc_u32 d) {
     kvc_bytes from = KVC_GROUP_AT(row, b);
     const kvc_i32 left = (kvc_i32)(d - b * KVC_Q8_GROUP);
     struct kvc_group group;
-    if (type != KVC_K_Q8_0) {
-        const struct kvc_packed p = kvc_packed_at(type, row, b, d);
-        group.scale = p.scale;
-        for (kvc_u32 i = 0; i < 4; i++) {
-            group.first.word[i] = kvc_packed_word(type, &p, 4 * i);
-            group.second.word[i] = kvc_packed_word(type, &p, 16 + 4 * i);
-        }
-        return group;
-    }
+    if (type != KVC_K_Q8_0)
+        return kvc_group_apart(type, row, b, d);
     group.scale = KVC_HALF(from);
     for (kvc_i32 i = 0; i < 4; i++) {
         group.first.word[i] = kvc_load_quants(from + 2 + 4 * i, left - 4 * i);
