@@ -4,7 +4,7 @@ KVC_CUDA_SOURCES = backends/cuda/cuda.c backends/cuda/queue.c backends/cuda/aren
 	backends/cuda/attention.c backends/cuda/fast.c
 KVC_CUDA_KERNELS = $(srcdir)/backends/cuda/kernels.cu $(wildcard $(srcdir)/backends/cuda/kernels/*.h) \
 	$(wildcard $(srcdir)/backends/kernels/*.h) $(srcdir)/core/base/canon.h $(srcdir)/core/base/delta.h $(srcdir)/core/base/weight_blocks.h \
-	$(srcdir)/core/base/weight_types.h
+	$(srcdir)/core/base/entry_types.h $(srcdir)/core/base/weight_types.h
 EXTRA_DIST += backends/cuda/kernels.cu backends/cuda/nvcc.sh
 
 if HAVE_CUDA

@@ -3,6 +3,7 @@
 #include "core/base/canon.h"
 #include "core/base/delta.h"
 #include "core/base/weight_blocks.h"
+#include "core/base/entry_types.h"
 #include "core/base/weight_types.h"
 
 #include "backends/kernels/portable.h"

@@ -38,17 +38,16 @@
 
 #define KVC_HEADS ((int)(KVC_GROUP / 32)) /* heads at a time: 32 work-items compute the sum of exp(s - m) for each */
 
-/* Memory that a group shares: the address of each entry's key (0: masked); for each of the current heads, the scores of
- * the entries, which become exp(s - m), and the 32 lanes of their maximum and sum. */
+/* Memory that a group shares: the addresses of each entry's key and value (0: masked); for each of the current heads,
+ * the scores of the entries, which become exp(s - m), and the 32 lanes of their maximum and sum. */
 struct kvc_tile {
-    KVC_LOCAL kvc_bytes *keys;                 /* [KVC_TILE] */
+    KVC_LOCAL kvc_bytes *keys, *values;        /* [KVC_TILE] */
     KVC_LOCAL float (*score)[KVC_TILE];        /* [KVC_HEADS] */
     KVC_LOCAL float (*most)[32], (*lanes)[32]; /* [KVC_HEADS] */
     kvc_u32 count;                             /* number of entries */
-    kvc_u64 values;                            /* offset in bytes from an entry's key to its value */
 };
 
-/* Fills keys. *read receives the number of entries to read. */
+/* Fills keys and values. *read receives the number of entries to read. */
 KVC_DEVICE void kvc_tile_keys(struct kvc_tile t, const struct kvc_arena_view *arena, const struct kvc_head_view *head,
                               const struct kvc_query_view *view, kvc_u32 first, KVC_LOCAL kvc_u32 *read) {
     if (KVC_LOCAL_ID() == 0)
@@ -57,6 +56,7 @@ KVC_DEVICE void kvc_tile_keys(struct kvc_tile t, const struct kvc_arena_view *ar
     for (kvc_u32 j = KVC_LOCAL_ID(); j < KVC_TILE; j += KVC_GROUP) {
         kvc_u32 slot = j < t.count ? kvc_query_slot(view, head, first + j) : KVC_MASKED;
         t.keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(arena, head, slot) : (kvc_bytes)0;
+        t.values[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_value(arena, head, slot) : (kvc_bytes)0;
         if (slot != KVC_MASKED)
             KVC_ADD_LOCAL(read, 1);
     }
@@ -64,8 +64,8 @@ KVC_DEVICE void kvc_tile_keys(struct kvc_tile t, const struct kvc_arena_view *ar
 }
 
 /* Computes the scores of the queries [here, d] of the first `here` heads. An entry is read once for all of them. */
-KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile t, KVC_GLOBAL const float *queries, kvc_u32 here, kvc_u32 d,
-                                float scale, KVC_LOCAL float *shared_sum) {
+KVC_DEVICE void kvc_tile_scores(kvc_u32 type, struct kvc_tile t, KVC_GLOBAL const float *queries, kvc_u32 here,
+                                kvc_u32 d, float scale, KVC_LOCAL float *shared_sum) {
     for (kvc_u32 from = 0; from < t.count; from += KVC_TEAMS) {
         kvc_u32 j = from + KVC_LOCAL_ID() / KVC_WORKERS, k = 0, worker = KVC_LOCAL_ID() % KVC_WORKERS;
         struct kvc_lanes sum[KVC_HEADS];
@@ -129,7 +129,7 @@ KVC_DEVICE void kvc_tile_exponents(struct kvc_tile t, kvc_u32 here, float cap, f
 }
 
 /* Writes the sums of values of the first `here` heads, d floats each. Heads are `step` floats apart. */
-KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
+KVC_DEVICE void kvc_tile_values(kvc_u32 type, struct kvc_tile t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
                                 kvc_u64 step) {
     for (kvc_u32 n = KVC_LOCAL_ID(); n < here * (d / 4); n += KVC_GROUP) {
         kvc_u32 g = n / (d / 4), c = n % (d / 4) * 4;
@@ -137,7 +137,7 @@ KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u
         float o0 = 0.0f, o1 = 0.0f, o2 = 0.0f, o3 = 0.0f;
         for (kvc_u32 j = 0; j < t.count; j++)
             if (t.keys[j]) {
-                float4 v = kvc_entry_four(type, t.keys[j] + t.values, c);
+                float4 v = kvc_entry_four(type, t.values[j], c, d);
                 o0 = kvc_fma(t.score[g][j], v.x, o0);
                 o1 = kvc_fma(t.score[g][j], v.y, o1);
                 o2 = kvc_fma(t.score[g][j], v.z, o2);
@@ -153,7 +153,7 @@ KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u
         float o = 0.0f;
         for (kvc_u32 j = 0; j < t.count; j++)
             if (t.keys[j])
-                o = kvc_fma(t.score[g][j], kvc_entry_value(type, t.keys[j] + t.values, c), o);
+                o = kvc_fma(t.score[g][j], kvc_entry_value(type, t.values[j], c, d), o);
         to[g * step + c] = o;
     }
     KVC_BARRIER();
@@ -164,12 +164,12 @@ KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u
 #define KVC_ATTENTION_TILE(name, arguments, memory, take_scores, sum_values)                                           \
     KVC_GROUP_KERNEL(attention_tile_##name) arguments {                                                                \
         memory;                                                                                                        \
-        KVC_SHARED kvc_bytes keys[KVC_TILE];                                                                           \
+        KVC_SHARED kvc_bytes keys[KVC_TILE], values[KVC_TILE];                                                         \
         KVC_SHARED float score[KVC_HEADS][KVC_TILE], most[KVC_HEADS][32], lanes[KVC_HEADS][32];                        \
         KVC_SHARED kvc_u32 read[1];                                                                                    \
         kvc_u32 group = heads / kv_heads, d = head_size;                                                               \
         KVC_OPEN_TILE(first, h, i, at);                                                                                \
-        struct kvc_tile tile = {keys, score, most, lanes, count, (kvc_u64)KVC_BLOCK * arena.key_bytes};                \
+        struct kvc_tile tile = {keys, values, score, most, lanes, count};                                              \
         kvc_tile_keys(tile, &arena, &head, &view, first, read);                                                        \
         if (read[0] == 0) { /* the same for the whole group */                                                         \
             for (kvc_u32 g = KVC_LOCAL_ID(); g < group; g += KVC_GROUP)                                                \
@@ -190,11 +190,11 @@ KVC_DEVICE void kvc_tile_values(int type, struct kvc_tile t, kvc_u32 here, kvc_u
             sum_values;                                                                                                \
         }                                                                                                              \
     }
-#define KVC_ATTENTION_FLOATS(name, type)                                                                               \
+#define KVC_ATTENTION_FLOATS(name, key, value)                                                                         \
     KVC_ATTENTION_TILE(                                                                                                \
         name, (KVC_ATTENTION), KVC_SHARED float shared_sum[KVC_SUM_FLOATS],                                            \
-        kvc_tile_scores(type, tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale, shared_sum),                           \
-        kvc_tile_values(type, tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d, (kvc_u64)tiles * d))
+        kvc_tile_scores(key, tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale, shared_sum),                            \
+        kvc_tile_values(value, tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d, (kvc_u64)tiles * d))
 
 #else
 
@@ -221,20 +221,20 @@ KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b);
 /* The tile of one work-item. A masked entry has the score -inf, which does not change the maximum, and p = 0, which
  * does not change the sum because no lane is -0. Its value is not read. */
 struct kvc_tile {
-    kvc_bytes keys[KVC_TILE];
+    kvc_bytes keys[KVC_TILE], values[KVC_TILE];
     float16 score[KVC_HEADS][KVC_TILE / 16];
     int16 masked[KVC_TILE / 16];
-    kvc_u32 count;  /* number of entries */
-    kvc_u64 values; /* offset in bytes from an entry's key to its value */
+    kvc_u32 count; /* number of entries */
 };
 
-/* Fills keys and masked. Returns the number of entries to read. */
+/* Fills keys, values and masked. Returns the number of entries to read. */
 KVC_DEVICE kvc_u32 kvc_tile_keys(struct kvc_tile *t, const struct kvc_arena_view *arena,
                                  const struct kvc_head_view *head, const struct kvc_query_view *view, kvc_u32 first) {
     kvc_u32 read = 0;
     for (kvc_u32 j = 0; j < (t->count + 15) / 16 * 16; j++) {
         kvc_u32 slot = j < t->count ? kvc_query_slot(view, head, first + j) : KVC_MASKED;
         t->keys[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_key(arena, head, slot) : (kvc_bytes)0;
+        t->values[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_value(arena, head, slot) : (kvc_bytes)0;
         ((int *)t->masked)[j] = slot == KVC_MASKED ? -1 : 0;
         for (int g = 0; slot == KVC_MASKED && g < KVC_HEADS; g++)
             ((float *)t->score[g])[j] = 0.0f; /* it is read below but not used */
@@ -244,8 +244,8 @@ KVC_DEVICE kvc_u32 kvc_tile_keys(struct kvc_tile *t, const struct kvc_arena_view
 }
 
 /* Computes the scores of the queries [here, d] of the first `here` heads. An entry is read once for all of them. */
-KVC_DEVICE void kvc_tile_scores(int type, struct kvc_tile *t, KVC_GLOBAL const float *queries, kvc_u32 here, kvc_u32 d,
-                                float scale) {
+KVC_DEVICE void kvc_tile_scores(kvc_u32 type, struct kvc_tile *t, KVC_GLOBAL const float *queries, kvc_u32 here,
+                                kvc_u32 d, float scale) {
     for (kvc_u32 j = 0; j < t->count; j++) {
         struct kvc_lanes sum[KVC_HEADS];
         kvc_u32 k = 0;
@@ -293,7 +293,7 @@ KVC_DEVICE float kvc_tile_exponents(struct kvc_tile *t, kvc_u32 g, float cap, fl
 }
 
 /* Writes the sums of values of the first `here` heads, d floats each. Heads are `step` floats apart. */
-KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
+KVC_DEVICE void kvc_tile_values(kvc_u32 type, const struct kvc_tile *t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
                                 kvc_u64 step) {
     kvc_u32 c = 0;
     for (; c + 32 <= d; c += 32) {
@@ -304,7 +304,7 @@ KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here
             struct kvc_lanes value;
             if (!t->keys[j])
                 continue;
-            value = kvc_lanes_entry(type, t->keys[j] + t->values, c, 0);
+            value = kvc_lanes_entry(type, t->values[j], c, 0);
             for (int g = 0; g < KVC_HEADS; g++) {
                 float16 p = (float16)(((const float *)t->score[g])[j]);
                 o[g].low = fma(p, value.low, o[g].low);
@@ -321,7 +321,7 @@ KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here
             float o = 0.0f;
             for (kvc_u32 j = 0; j < t->count; j++)
                 if (t->keys[j])
-                    o = kvc_fma(((const float *)t->score[g])[j], kvc_entry_value(type, t->keys[j] + t->values, c), o);
+                    o = kvc_fma(((const float *)t->score[g])[j], kvc_entry_value(type, t->values[j], c, d), o);
             to[g * step + c] = o;
         }
 }
@@ -333,7 +333,6 @@ KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here
         kvc_u32 group = heads / kv_heads, d = head_size, read;                                                         \
         KVC_OPEN_TILE(first, h, i, at);                                                                                \
         tile.count = count;                                                                                            \
-        tile.values = (kvc_u64)KVC_BLOCK * arena.key_bytes;                                                            \
         read = kvc_tile_keys(&tile, &arena, &head, &view, first);                                                      \
         if (read == 0) {                                                                                               \
             for (kvc_u32 g = 0; g < group; g++)                                                                        \
@@ -354,17 +353,19 @@ KVC_DEVICE void kvc_tile_values(int type, const struct kvc_tile *t, kvc_u32 here
             sum_values;                                                                                                \
         }                                                                                                              \
     }
-#define KVC_ATTENTION_FLOATS(name, type)                                                                               \
-    KVC_ATTENTION_TILE(                                                                                                \
-        name, (KVC_ATTENTION), struct kvc_tile tile,                                                                   \
-        kvc_tile_scores(type, &tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale),                                      \
-        kvc_tile_values(type, &tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d, (kvc_u64)tiles * d))
+#define KVC_ATTENTION_FLOATS(name, key, value)                                                                         \
+    KVC_ATTENTION_TILE(name, (KVC_ATTENTION), struct kvc_tile tile,                                                    \
+                       kvc_tile_scores(key, &tile, KVC_TILE_QUERIES(h, i, g0), here, d, scale),                        \
+                       kvc_tile_values(value, &tile, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d,      \
+                                       (kvc_u64)tiles * d))
 
 #endif
 
-KVC_ATTENTION_FLOATS(f32, KVC_K_F32)
-KVC_ATTENTION_FLOATS(f16, KVC_K_F16)
-KVC_ATTENTION_FLOATS(q8_0, KVC_K_Q8_0)
+/* The kernel `mixed` is for all other types, which keys and values need not share. */
+KVC_ATTENTION_FLOATS(f32, KVC_K_F32, KVC_K_F32)
+KVC_ATTENTION_FLOATS(f16, KVC_K_F16, KVC_K_F16)
+KVC_ATTENTION_FLOATS(q8_0, KVC_K_Q8_0, KVC_K_Q8_0)
+KVC_ATTENTION_FLOATS(mixed, key_type, value_type)
 
 /* Grid: (query heads, rows). Merges tiles in ascending order. Replaces tile_m by each tile's factor. */
 KVC_GROUP_KERNEL(attention_merge)

@@ -1,5 +1,5 @@
-/* attention_int8.h - attention over Q8_0 entries as products of integers (core/base/canon.h, "int8: attention over Q8_0
- * entries"). attention.h finds the keys, computes exp(s - m) and merges the tiles. */
+/* attention_int8.h - attention over entries whose quants are integers, as products of integers (core/base/canon.h,
+ * "int8: attention over Q8_0 entries"). attention.h finds the keys, computes exp(s - m) and merges the tiles. */
 
 /* struct kvc_tile_weights holds the integer weights of a tile's entries, for one group of channels and up to KVC_HEADS
  * heads. */
@@ -14,7 +14,7 @@ struct kvc_tile_weights {
 };
 
 /* Computes the scores of the queries of the first `here` heads. A work-item reads an entry once for all these heads. */
-KVC_DEVICE void kvc_tile_scores_int8(struct kvc_tile t, struct kvc_query queries, kvc_u32 here, kvc_u32 d,
+KVC_DEVICE void kvc_tile_scores_int8(kvc_u32 type, struct kvc_tile t, struct kvc_query queries, kvc_u32 here, kvc_u32 d,
                                      float scale) {
     const kvc_u32 groups = kvc_groups_of(d);
     for (kvc_u32 j = KVC_LOCAL_ID(); j < t.count; j += KVC_GROUP) {
@@ -22,7 +22,7 @@ KVC_DEVICE void kvc_tile_scores_int8(struct kvc_tile t, struct kvc_query queries
         for (int g = 0; g < KVC_HEADS; g++)
             dot[g] = 0.0f;
         for (kvc_u32 b = 0; t.keys[j] && b < groups; b++) {
-            const struct kvc_group group = kvc_group_of(t.keys[j], b, d);
+            const struct kvc_group group = kvc_group_of(type, t.keys[j], b, d);
             for (int g = 0; g < KVC_HEADS; g++) {
                 const kvc_u32 at = ((kvc_u32)g < here ? g : 0) * groups + b;
                 dot[g] = kvc_int8_add(group.scale, queries.scale[at], kvc_group_dot(&group, &queries, at), dot[g]);
@@ -35,14 +35,14 @@ KVC_DEVICE void kvc_tile_scores_int8(struct kvc_tile t, struct kvc_query queries
     KVC_BARRIER();
 }
 
-/* Returns the largest magnitude of the value scales of a group of channels, as bits. `at` is the offset in bytes from
- * an entry's key to this scale. */
-KVC_DEVICE kvc_u32 kvc_tile_top(struct kvc_tile t, kvc_u64 at, KVC_LOCAL kvc_u32 *shared_top) {
+/* Returns the largest magnitude of the value scales of a group of channels, as bits. `at` is the offset in bytes of
+ * this scale in a value. */
+KVC_DEVICE kvc_u32 kvc_tile_top(struct kvc_tile t, kvc_u32 at, KVC_LOCAL kvc_u32 *shared_top) {
     const kvc_u32 id = KVC_LOCAL_ID();
     kvc_u32 top = 0;
     for (kvc_u32 j = id; j < t.count; j += KVC_GROUP)
-        if (t.keys[j])
-            top = kvc_int8_top(top, KVC_HALF(t.keys[j] + at));
+        if (t.values[j])
+            top = kvc_int8_top(top, KVC_HALF(t.values[j] + at));
     shared_top[id] = top;
     KVC_BARRIER();
     if (id < 32) {
@@ -57,15 +57,15 @@ KVC_DEVICE kvc_u32 kvc_tile_top(struct kvc_tile t, kvc_u64 at, KVC_LOCAL kvc_u32
 }
 
 /* Computes the weights of the first `here` heads. The weight of a masked entry is 0. Also clears the sums. */
-KVC_DEVICE void kvc_tile_weigh(struct kvc_tile t, kvc_u32 here, kvc_u64 at, float inverse,
+KVC_DEVICE void kvc_tile_weigh(struct kvc_tile t, kvc_u32 here, kvc_u32 at, float inverse,
                                KVC_LOCAL struct kvc_tile_weights *weights) {
     for (kvc_u32 n = KVC_LOCAL_ID(); n < here * (KVC_TILE / 4); n += KVC_GROUP) {
         const kvc_u32 g = n / (KVC_TILE / 4), four = n % (KVC_TILE / 4);
         kvc_u32 low = 0, high = 0;
         for (kvc_u32 i = 0; i < 4; i++) {
             const kvc_u32 j = 4 * four + i;
-            if (t.keys[j]) {
-                const kvc_i32 w = kvc_value_weight(t.score[g][j], KVC_HALF(t.keys[j] + at) * inverse);
+            if (t.values[j]) {
+                const kvc_i32 w = kvc_value_weight(t.score[g][j], KVC_HALF(t.values[j] + at) * inverse);
                 low |= ((kvc_u32)w & 127u) << 8 * i;
                 high |= ((kvc_u32)(w >> 7) & 255u) << 8 * i;
             }
@@ -95,9 +95,18 @@ KVC_DEVICE void kvc_transpose_bytes(kvc_u32 *word) {
 #endif
 }
 
-/* Sums weights times quants over the entries of a tile, for one group of channels. The group has min(`left`, 32)
- * channels. A work-item sums four channels over some of the entries, for all heads. */
-KVC_DEVICE void kvc_tile_sum(struct kvc_tile t, kvc_u32 here, kvc_u64 at, kvc_u32 left,
+/* Returns quants c to c + 3 of group b of a value of d channels. */
+KVC_DEVICE kvc_u32 kvc_value_word(kvc_u32 type, kvc_bytes value, kvc_u32 b, kvc_u32 d, kvc_u32 c) {
+    if (type != KVC_K_Q8_0) {
+        const struct kvc_packed p = kvc_packed_at(type, value, b, d);
+        return kvc_packed_word(type, &p, c);
+    }
+    return kvc_load_quants(KVC_GROUP_AT(value, b) + 2 + c, (kvc_i32)(d - b * KVC_Q8_GROUP) - (kvc_i32)c);
+}
+
+/* Sums weights times quants over the entries of a tile, for group b of the d channels. A work-item sums four channels
+ * over some of the entries, for all heads. */
+KVC_DEVICE void kvc_tile_sum(kvc_u32 type, struct kvc_tile t, kvc_u32 here, kvc_u32 b, kvc_u32 d,
                              KVC_LOCAL struct kvc_tile_weights *weights) {
     const kvc_u32 c = KVC_LOCAL_ID() % 8 * 4;
     kvc_i32 low[KVC_HEADS][4], high[KVC_HEADS][4];
@@ -107,9 +116,7 @@ KVC_DEVICE void kvc_tile_sum(struct kvc_tile t, kvc_u32 here, kvc_u64 at, kvc_u3
     for (kvc_u32 four = KVC_LOCAL_ID() / 8; 4 * four < t.count; four += KVC_GROUP / 8) {
         kvc_u32 word[4];
         for (kvc_u32 i = 0; i < 4; i++)
-            word[i] = t.keys[4 * four + i]
-                          ? kvc_load_quants(t.keys[4 * four + i] + at + 2 + c, (kvc_i32)left - (kvc_i32)c)
-                          : 0u;
+            word[i] = t.values[4 * four + i] ? kvc_value_word(type, t.values[4 * four + i], b, d, c) : 0u;
         kvc_transpose_bytes(word);
         for (int g = 0; g < KVC_HEADS; g++)
             for (int i = 0; i < 4 && (kvc_u32)g < here; i++) {
@@ -124,14 +131,14 @@ KVC_DEVICE void kvc_tile_sum(struct kvc_tile t, kvc_u32 here, kvc_u64 at, kvc_u3
 }
 
 /* Writes the tile's outputs of the first `here` heads, d floats each. The outputs of heads are `step` floats apart. */
-KVC_DEVICE void kvc_tile_values_int8(struct kvc_tile t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to, kvc_u64 step,
-                                     KVC_LOCAL struct kvc_tile_weights *weights) {
+KVC_DEVICE void kvc_tile_values_int8(kvc_u32 type, struct kvc_tile t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
+                                     kvc_u64 step, KVC_LOCAL struct kvc_tile_weights *weights) {
     for (kvc_u32 first = 0; first < d; first += KVC_Q8_GROUP) {
-        const kvc_u64 at = t.values + first / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
+        const kvc_u32 at = first / KVC_Q8_GROUP * kvc_group_bytes(type);
         const kvc_u32 top = kvc_tile_top(t, at, weights->top);
         const float unit = kvc_value_unit(top);
         kvc_tile_weigh(t, here, at, kvc_value_inverse(top), weights);
-        kvc_tile_sum(t, here, at, d - first, weights);
+        kvc_tile_sum(type, t, here, first / KVC_Q8_GROUP, d, weights);
         for (kvc_u32 n = KVC_LOCAL_ID(); n < here * KVC_Q8_GROUP; n += KVC_GROUP) {
             const kvc_u32 g = n / KVC_Q8_GROUP, c = n % KVC_Q8_GROUP;
             if (first + c < d)
@@ -151,8 +158,8 @@ struct kvc_tile_weights {
 };
 
 /* Computes the scores of the queries of the first `here` heads. Reads each entry once for all these heads. */
-KVC_DEVICE void kvc_tile_scores_int8(struct kvc_tile *t, struct kvc_query queries, kvc_u32 here, kvc_u32 d,
-                                     float scale) {
+KVC_DEVICE void kvc_tile_scores_int8(kvc_u32 type, struct kvc_tile *t, struct kvc_query queries, kvc_u32 here,
+                                     kvc_u32 d, float scale) {
     const kvc_u32 groups = kvc_groups_of(d);
     for (kvc_u32 j = 0; j < t->count; j++) {
         float dot[KVC_HEADS];
@@ -161,7 +168,7 @@ KVC_DEVICE void kvc_tile_scores_int8(struct kvc_tile *t, struct kvc_query querie
         for (int g = 0; g < KVC_HEADS; g++)
             dot[g] = 0.0f;
         for (kvc_u32 b = 0; b < groups; b++) {
-            const struct kvc_group group = kvc_group_of(t->keys[j], b, d);
+            const struct kvc_group group = kvc_group_of(type, t->keys[j], b, d);
             for (kvc_u32 g = 0; g < here; g++)
                 dot[g] = kvc_int8_add(group.scale, queries.scale[g * groups + b],
                                       kvc_group_dot(&group, &queries, g * groups + b), dot[g]);
@@ -177,12 +184,12 @@ KVC_DEVICE int16 kvc_value_weight16(float16 p, float16 factor) {
     return convert_int16(select((float16)(0.0f), w, (w >= -16383.0f) & (w <= 16383.0f)));
 }
 
-/* Computes the weights. Returns kvc_value_unit. `at` is the offset in bytes from an entry's key to its value scale. */
-KVC_DEVICE float kvc_tile_weigh(const struct kvc_tile *t, kvc_u32 here, kvc_u64 at, struct kvc_tile_weights *weights) {
+/* Computes the weights. Returns kvc_value_unit. `at` is the offset in bytes of the group's scale in a value. */
+KVC_DEVICE float kvc_tile_weigh(const struct kvc_tile *t, kvc_u32 here, kvc_u32 at, struct kvc_tile_weights *weights) {
     const kvc_u32 vectors = (t->count + 15) / 16;
     kvc_u32 top = 0;
     for (kvc_u32 j = 0; j < 16 * vectors; j++) {
-        const float scale = t->keys[j] ? KVC_HALF(t->keys[j] + at) : 0.0f;
+        const float scale = t->values[j] ? KVC_HALF(t->values[j] + at) : 0.0f;
         top = kvc_int8_top(top, scale);
         ((float *)weights->factor)[j] = scale;
     }
@@ -195,26 +202,26 @@ KVC_DEVICE float kvc_tile_weigh(const struct kvc_tile *t, kvc_u32 here, kvc_u64 
 }
 
 /* Writes the tile's outputs of the first `here` heads, d floats each. The outputs of heads are `step` floats apart. */
-KVC_DEVICE void kvc_tile_values_int8(const struct kvc_tile *t, kvc_u32 here, kvc_u32 d, KVC_GLOBAL float *to,
-                                     kvc_u64 step, struct kvc_tile_weights *weights) {
+KVC_DEVICE void kvc_tile_values_int8(kvc_u32 type, const struct kvc_tile *t, kvc_u32 here, kvc_u32 d,
+                                     KVC_GLOBAL float *to, kvc_u64 step, struct kvc_tile_weights *weights) {
     for (kvc_u32 first = 0; first < d; first += KVC_Q8_GROUP) {
-        const kvc_u64 at = t->values + first / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
-        const float unit = kvc_tile_weigh(t, here, at, weights);
+        const kvc_u32 b = first / KVC_Q8_GROUP;
+        const float unit = kvc_tile_weigh(t, here, b * kvc_group_bytes(type), weights);
         if (d - first >= KVC_Q8_GROUP) {
             int16 low[KVC_HEADS], high[KVC_HEADS];
             for (int g = 0; g < KVC_HEADS; g++)
                 low[g] = high[g] = (int16)(0);
             for (kvc_u32 j = 0; j < t->count; j++) {
-                KVC_GLOBAL const char *quant = (KVC_GLOBAL const char *)t->keys[j] + at + 2;
-                int16 q0, q1;
-                if (!t->keys[j])
+                struct kvc_quants q;
+                struct kvc_packed p;
+                if (!t->values[j])
                     continue;
-                q0 = convert_int16(vload16(0, quant));
-                q1 = convert_int16(vload16(1, quant));
+                p = kvc_packed_at(type, t->values[j], b, d);
+                q = kvc_packed_quants(type, &p);
                 for (int g = 0; g < KVC_HEADS; g++) {
                     const int16 w = (int16)(((const int *)weights->of[g])[j]);
-                    low[g] += w * q0;
-                    high[g] += w * q1;
+                    low[g] += w * q.low;
+                    high[g] += w * q.high;
                 }
             }
             for (kvc_u32 g = 0; g < here; g++) {
@@ -227,8 +234,10 @@ KVC_DEVICE void kvc_tile_values_int8(const struct kvc_tile *t, kvc_u32 here, kvc
             for (kvc_u32 g = 0; g < here; g++) {
                 kvc_i32 sum = 0;
                 for (kvc_u32 j = 0; j < t->count; j++)
-                    if (t->keys[j])
-                        sum += ((const int *)weights->of[g])[j] * (kvc_i32)(kvc_i8)t->keys[j][at + 2 + c];
+                    if (t->values[j]) {
+                        const struct kvc_packed p = kvc_packed_at(type, t->values[j], b, d);
+                        sum += ((const int *)weights->of[g])[j] * kvc_packed_quant(type, &p, c);
+                    }
                 to[g * step + first + c] = (float)sum * unit;
             }
     }
@@ -242,7 +251,11 @@ KVC_DEVICE void kvc_tile_values_int8(const struct kvc_tile *t, kvc_u32 here, kvc
 #endif
 
 /* The queries are those of the launch's rows. */
-KVC_ATTENTION_TILE(int8, (KVC_ATTENTION, KVC_QUERIES), KVC_TILE_WEIGHTS,
-                   kvc_tile_scores_int8(KVC_TILE_INT8, KVC_QUERY_FROM(at + g0, kvc_groups_of(d)), here, d, scale),
-                   kvc_tile_values_int8(KVC_TILE_INT8, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d,
-                                        (kvc_u64)tiles *d, &weights))
+#define KVC_ATTENTION_INT8(name, key, value)                                                                           \
+    KVC_ATTENTION_TILE(                                                                                                \
+        name, (KVC_ATTENTION, KVC_QUERIES), KVC_TILE_WEIGHTS,                                                          \
+        kvc_tile_scores_int8(key, KVC_TILE_INT8, KVC_QUERY_FROM(at + g0, kvc_groups_of(d)), here, d, scale),           \
+        kvc_tile_values_int8(value, KVC_TILE_INT8, here, d, tile_o + ((at + g0) * tiles + KVC_GROUP_ID(0)) * d,        \
+                             (kvc_u64)tiles * d, &weights))
+KVC_ATTENTION_INT8(int8, KVC_K_Q8_0, KVC_K_Q8_0)
+KVC_ATTENTION_INT8(int8_mixed, key_type, value_type)

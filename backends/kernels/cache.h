@@ -26,10 +26,78 @@ KVC_DEVICE kvc_u32 kvc_store_q8(KVC_GLOBAL kvc_u8 *group, KVC_GLOBAL const float
     return nan_seen ? 0u : (kvc_u32)kvc_q8_saturates(amax);
 }
 
-/* Returns the number of work-items that store an entry together: one per channel, or per group of Q8_0. The result is a
- * power of two. */
+/* Returns the code that is stored for x. */
+KVC_DEVICE kvc_u32 kvc_packed_code(kvc_u32 type, float x, float scale, float minimum) {
+    switch (type) {
+    case KVC_K_Q4_1:
+        return (kvc_u32)kvc_group_quant(x - minimum, scale, 0.0f, 15.0f);
+    case KVC_K_IQ4_NL:
+        return (kvc_u32)kvc_group_iq4(x, scale);
+    case KVC_K_Q5H:
+        return (kvc_u32)(kvc_group_quant(x, scale, -16.0f, 15.0f) + 16);
+    case KVC_K_Q6H:
+        return (kvc_u32)(kvc_group_quant(x, scale, -32.0f, 31.0f) + 32);
+    }
+    return (kvc_u32)(kvc_group_quant(x, scale, -8.0f, 7.0f) + 8);
+}
+/* Returns the high bits of the code of channel e, at their place in a group. */
+KVC_DEVICE kvc_u64 kvc_packed_high(kvc_u32 type, kvc_u32 code, kvc_u32 e) {
+    return (kvc_u64)(code >> 4) << (type == KVC_K_Q5H ? e : e % 8 * 8 + e / 8 * 2);
+}
+
+/* Stores the low four bits of the codes of n values, two to a byte, then their high bits. */
+KVC_DEVICE void kvc_store_codes(kvc_u32 type, KVC_GLOBAL kvc_u8 *to, KVC_GLOBAL const float *x, kvc_u32 n, float scale,
+                                float minimum) {
+    const kvc_u32 bytes = n < 16 ? n : 16, high_bytes = type == KVC_K_Q5H ? 4 : type == KVC_K_Q6H ? 8 : 0;
+    kvc_u64 high = 0;
+    for (kvc_u32 e = 0; e < bytes; e++) {
+        const kvc_u32 first = kvc_packed_code(type, x[e], scale, minimum);
+        const kvc_u32 second = e + 16 < n ? kvc_packed_code(type, x[e + 16], scale, minimum) : 0;
+        to[e] = (kvc_u8)((first & 15u) | (second & 15u) << 4);
+        high |= kvc_packed_high(type, first, e) | kvc_packed_high(type, second, e + 16);
+    }
+    for (kvc_u32 i = 0; i < high_bytes; i++)
+        to[bytes + i] = (kvc_u8)(high >> 8 * i & 255u);
+}
+
+/* Stores a group of n values, at most 32, of a type with quants of less than 8 bits. Returns 1 if the scale or the
+ * minimum saturated. */
+KVC_DEVICE kvc_u32 kvc_store_packed(kvc_u32 type, KVC_GLOBAL kvc_u8 *group, KVC_GLOBAL const float *x, kvc_u32 n) {
+    float least = x[0], largest = x[0], top, by, minimum = 0.0f;
+    int nan_seen = 0, saturates;
+    kvc_u16 half_bits;
+    for (kvc_u32 i = 0; i < n; i++) {
+        least = x[i] < least ? x[i] : least;
+        largest = x[i] > largest ? x[i] : largest;
+        nan_seen |= kvc_is_nan(x[i]);
+    }
+    top = type == KVC_K_Q4_1 ? largest - least : kvc_group_top(least, largest);
+    by = type == KVC_K_Q4_1     ? 15.0f
+         : type == KVC_K_IQ4_NL ? -127.0f
+         : type == KVC_K_Q5H    ? -16.0f
+         : type == KVC_K_Q6H    ? -32.0f
+                                : -8.0f;
+    half_bits = nan_seen ? (kvc_u16)KVC_Q8_NAN_SCALE : kvc_group_scale(top, by);
+    saturates = kvc_group_saturates(top, by);
+    group[0] = (kvc_u8)(half_bits & 0xff);
+    group[1] = (kvc_u8)(half_bits >> 8);
+    group += 2;
+    if (type == KVC_K_Q4_1) {
+        const kvc_u16 minimum_bits = nan_seen ? (kvc_u16)KVC_Q8_NAN_SCALE : kvc_f16_store(least);
+        saturates |= kvc_f16_saturates(least);
+        minimum = kvc_f16_to_f32(minimum_bits);
+        group[0] = (kvc_u8)(minimum_bits & 0xff);
+        group[1] = (kvc_u8)(minimum_bits >> 8);
+        group += 2;
+    }
+    kvc_store_codes(type, group, x, n, kvc_f16_to_f32(half_bits), minimum);
+    return nan_seen ? 0u : (kvc_u32)saturates;
+}
+
+/* Returns the number of work-items that store a key or a value together: one per channel, or per group if the type has
+ * groups. The result is a power of two. */
 KVC_DEVICE kvc_u32 kvc_store_width(kvc_u32 type, kvc_u32 d) {
-    kvc_u32 pieces = type == KVC_K_Q8_0 ? (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP : d;
+    kvc_u32 pieces = kvc_group_bytes(type) ? (d + KVC_ENTRY_GROUP - 1) / KVC_ENTRY_GROUP : d;
     kvc_u32 width = 1;
     while (width < pieces && width < KVC_GROUP)
         width *= 2;
@@ -49,10 +117,17 @@ KVC_DEVICE kvc_u32 kvc_store_entry(kvc_u32 type, kvc_u32 d, KVC_GLOBAL kvc_u8 *r
             kvc_store_half(row + 2 * c, kvc_f16_store(x[c]));
             saturated += (kvc_u32)kvc_f16_saturates(x[c]);
         }
-    } else {
+    } else if (type == KVC_K_Q8_0) {
         for (kvc_u32 c = member * KVC_Q8_GROUP; c < d; c += width * KVC_Q8_GROUP)
             saturated += kvc_store_q8(row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP), x + c,
                                       d - c < KVC_Q8_GROUP ? d - c : KVC_Q8_GROUP);
+    } else if (type == KVC_K_BF16) {
+        for (kvc_u32 c = member; c < d; c += width)
+            kvc_store_half(row + 2 * c, kvc_f32_to_bf16(x[c]));
+    } else {
+        for (kvc_u32 c = member * KVC_ENTRY_GROUP; c < d; c += width * KVC_ENTRY_GROUP)
+            saturated += kvc_store_packed(type, row + c / KVC_ENTRY_GROUP * kvc_group_bytes(type), x + c,
+                                          d - c < KVC_ENTRY_GROUP ? d - c : KVC_ENTRY_GROUP);
     }
     return saturated;
 }
@@ -64,10 +139,12 @@ KVC_GROUP_KERNEL(append)
  kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads, KVC_GLOBAL kvc_u32 *status_words, kvc_u32 each) {
     const kvc_u32 h = KVC_GROUP_ID(0), from = KVC_GROUP_ID(1) * each;
     const bool alone = stored <= each;
-    kvc_u32 saturated = 0, capacity, width, member;
+    kvc_u32 saturated = 0, capacity, width, value_width, member;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, h);
     width = kvc_store_width(key_type, head_size);
+    value_width = kvc_store_width(value_type, head_size);
+    width = width > value_width ? width : value_width;
     member = KVC_LOCAL_ID() % width;
     capacity = kvc_slots_capacity(head.slots) - head.count;
     if (stored > capacity) {
@@ -216,15 +293,20 @@ KVC_KERNEL(rotate_rows)
         y[from1] = x1;
 }
 
-/* Grid: (groups of 16 indices, heads). */
+/* Grid: (groups of 16 indices, heads). If `part` is not 0, parts of this many channels are transformed before they are
+ * stored (core/base/canon.h, kvc_hadamard_width). */
 KVC_GROUP_KERNEL(store_keys)
-(KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL const float *rotated, KVC_GLOBAL kvc_u32 *status_words) {
-    kvc_u32 saturated = 0, width;
+(KVC_LISTS(l), KVC_ARENA, KVC_GLOBAL float *rotated, kvc_u32 part, float factor, KVC_GLOBAL kvc_u32 *status_words) {
+    kvc_u32 saturated = 0, width, first = KVC_GROUP_ID(0) * 16;
     KVC_OPEN_ARENA(arena);
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
+    for (kvc_u32 index = first; part && index < first + 16 && index < head.count; index++)
+        for (kvc_u32 c = 0; c < head_size; c += part)
+            kvc_transform(rotated + (kvc_u64)(head.base + index) * head_size + c, part, factor);
+    KVC_BARRIER();
     width = kvc_store_width(key_type, head_size);
     for (kvc_u32 i = KVC_LOCAL_ID() / width; i < 16; i += KVC_GROUP / width) {
-        kvc_u32 index = KVC_GROUP_ID(0) * 16 + i;
+        kvc_u32 index = first + i;
         if (index < head.count)
             saturated +=
                 kvc_store_entry(key_type, head_size, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)),
@@ -326,8 +408,8 @@ KVC_KERNEL(entries)(KVC_LISTS(l), KVC_ARENA, kvc_u32 h, KVC_SPAN(float, keys), K
     value = kvc_head_value(&arena, &head, kvc_head_slot(&head, (kvc_u32)index));
     for (kvc_u32 end = c + run; c < end; c++, i++) {
         if (keys_buffer)
-            keys_buffer[keys_offset + i] = kvc_entry_value(key_type, key, c);
+            keys_buffer[keys_offset + i] = kvc_entry_value(key_type, key, c, head_size);
         if (values_buffer)
-            values_buffer[values_offset + i] = kvc_entry_value(value_type, value, c);
+            values_buffer[values_offset + i] = kvc_entry_value(value_type, value, c, head_size);
     }
 }

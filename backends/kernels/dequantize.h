@@ -5,7 +5,9 @@
 /* KVC_K_<TYPE> are the numbers of enum kvc_type (include/kvcull.h). */
 enum kvc_kernel_type {
 #define KVC_TYPE_NUMBER(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) KVC_K_##NAME,
-    KVC_ALL_WEIGHT_TYPES(KVC_TYPE_NUMBER, ) KVC_K_TYPES
+    KVC_ALL_WEIGHT_TYPES(KVC_TYPE_NUMBER, ) KVC_K_Q4H,
+    KVC_K_Q5H,
+    KVC_K_Q6H
 };
 
 /* Returns element k of a row. */

@@ -63,11 +63,11 @@ KVC_KERNEL(entry_directions)
     KVC_OPEN_HEAD(head, l, h);
     for (kvc_u32 index = first; index < head.count && index < first + KVC_TILE; index++)
         if (length[index] != 0.0f)
-            sum =
-                kvc_plus(sum,
-                         kvc_div(kvc_entry_value(key_type, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)), c),
-                                 length[index]),
-                         one);
+            sum = kvc_plus(sum,
+                           kvc_div(kvc_entry_value(key_type, kvc_head_key(&arena, &head, kvc_head_slot(&head, index)),
+                                                   c, head_size),
+                                   length[index]),
+                           one);
     sums_buffer[sums_offset + (kvc_u64)h * tiles * head_size + id] = sum;
 }
 
@@ -110,7 +110,8 @@ KVC_KERNEL(lag_bounds)
     for (kvc_u32 i = 0; i < lag; i++) {
         kvc_u32 slot = kvc_head_slot(&head, first + p * lag + i);
         float x = kvc_entry_value(side ? value_type : key_type,
-                                  side ? kvc_head_value(&arena, &head, slot) : kvc_head_key(&arena, &head, slot), c);
+                                  side ? kvc_head_value(&arena, &head, slot) : kvc_head_key(&arena, &head, slot), c,
+                                  head_size);
         low = i == 0 || x < low ? x : low;
         high = i == 0 || x > high ? x : high;
     }
@@ -145,14 +146,16 @@ KVC_KERNEL(lag_spread)
     for (kvc_u32 c = 0; c < head_size; c++)
         lane[c % 32] = kvc_plus(
             lane[c % 32],
-            kvc_lag_scaled(kvc_entry_value(side ? value_type : key_type, x, c), low[c], low[head_size + c]), one);
+            kvc_lag_scaled(kvc_entry_value(side ? value_type : key_type, x, c, head_size), low[c], low[head_size + c]),
+            one);
     KVC_TREE32(lane);
     mean = kvc_div(lane[0], (float)head_size);
     for (int i = 0; i < 32; i++)
         lane[i] = 0.0f;
     for (kvc_u32 c = 0; c < head_size; c++) {
         float e =
-            kvc_lag_scaled(kvc_entry_value(side ? value_type : key_type, x, c), low[c], low[head_size + c]) - mean;
+            kvc_lag_scaled(kvc_entry_value(side ? value_type : key_type, x, c, head_size), low[c], low[head_size + c]) -
+            mean;
         lane[c % 32] = kvc_fma(e, e, lane[c % 32]);
     }
     KVC_TREE32(lane);
@@ -228,11 +231,11 @@ KVC_KERNEL(entry_keys)
     if (id / head_size >= head.count)
         return;
     key = kvc_head_key(&arena, &head, kvc_head_slot(&head, index));
-    x = kvc_entry_value(key_type, key, c);
+    x = kvc_entry_value(key_type, key, c, head_size);
     if (cosine_buffer && c < pairs)
-        x = kvc_fma(kvc_entry_value(key_type, key, c + pairs), sine[c], x * cosine[c]);
+        x = kvc_fma(kvc_entry_value(key_type, key, c + pairs, head_size), sine[c], x * cosine[c]);
     else if (cosine_buffer && c < 2 * pairs)
-        x = kvc_fma(-kvc_entry_value(key_type, key, c - pairs), sine[c - pairs], x * cosine[c - pairs]);
+        x = kvc_fma(-kvc_entry_value(key_type, key, c - pairs, head_size), sine[c - pairs], x * cosine[c - pairs]);
     keys_buffer[keys_offset + (kvc_u64)h * indices * head_size + id] = x;
 }
 

@@ -81,7 +81,7 @@ KVC_KERNEL(expected_sums)
         for (int i = 0; i < 32; i++)
             lane[i] = 0.0f;
         for (kvc_u32 c = 0; c < head_size; c++) {
-            float v = kvc_entry_value(value_type, x, c);
+            float v = kvc_entry_value(value_type, x, c, head_size);
             lane[c % 32] = kvc_fma(v, v, lane[c % 32]);
         }
         KVC_TREE32(lane);

@@ -47,7 +47,7 @@ KVC_KERNEL(chunk_columns)
         return;
     slot = kvc_head_slot(&head, (kvc_u32)index);
     if (g == 0) {
-        *to = kvc_entry_value(key_type, kvc_head_key(&arena, &head, slot), c);
+        *to = kvc_entry_value(key_type, kvc_head_key(&arena, &head, slot), c, head_size);
         return;
     }
     position = kvc_head_position(&head, slot);
@@ -148,7 +148,7 @@ KVC_KERNEL(chunk_weights)
     for (int i = 0; i < 32; i++)
         lane[i] = 0.0f;
     for (kvc_u32 c = 0; c < head_size; c++) {
-        float v = kvc_entry_value(value_type, x, c);
+        float v = kvc_entry_value(value_type, x, c, head_size);
         lane[c % 32] = kvc_fma(v, v, lane[c % 32]);
     }
     KVC_TREE32(lane);
@@ -175,11 +175,12 @@ KVC_KERNEL(leverage_keys)
     slot = kvc_head_slot(&head, index);
     key = kvc_head_key(&arena, &head, slot);
     row = (kvc_u64)kvc_head_position(&head, slot) * pairs;
-    x = kvc_entry_value(key_type, key, c);
+    x = kvc_entry_value(key_type, key, c, head_size);
     if (cosine_buffer && c < pairs)
-        x = kvc_fma(kvc_entry_value(key_type, key, c + pairs), sine[row + c], x * cosine[row + c]);
+        x = kvc_fma(kvc_entry_value(key_type, key, c + pairs, head_size), sine[row + c], x * cosine[row + c]);
     else if (cosine_buffer && c < 2 * pairs)
-        x = kvc_fma(-kvc_entry_value(key_type, key, c - pairs), sine[row + c - pairs], x * cosine[row + c - pairs]);
+        x = kvc_fma(-kvc_entry_value(key_type, key, c - pairs, head_size), sine[row + c - pairs],
+                    x * cosine[row + c - pairs]);
     keys_buffer[keys_offset + (kvc_u64)h * indices * head_size + id] = x;
 }
 

@@ -131,8 +131,57 @@ KVC_DEVICE kvc_u32 kvc_query_slot(const struct kvc_query_view *view, const struc
 
 /* ---- entries ---- */
 
-/* Returns channel c of a key row or value row. */
-KVC_DEVICE float kvc_entry_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c) {
+#define KVC_GROUP_BYTES_CASE(a, NAME, name, scales, bits, high, rotated)                                               \
+    case KVC_K_##NAME:                                                                                                 \
+        return (scales) ? (scales) + KVC_ENTRY_GROUP * ((bits) == 8 ? 8 : 4) / 8 + (high) : 0;
+/* Returns the bytes of a group of KVC_ENTRY_GROUP channels, or 0 if the type has no groups. */
+KVC_DEVICE kvc_u32 kvc_group_bytes(kvc_u32 type) {
+    switch (type) { KVC_ENTRY_TYPES(KVC_GROUP_BYTES_CASE, ) }
+    return 0;
+}
+
+/* A group of channels of a key or value, of any type with groups (core/base/entry_types.h). */
+struct kvc_packed {
+    KVC_GLOBAL const kvc_u8 *quants, *high;
+    float scale, minimum; /* minimum: only of Q4_1 */
+    kvc_u32 channels;
+};
+/* Returns group b of a row of d channels. */
+KVC_DEVICE struct kvc_packed kvc_packed_at(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 b, kvc_u32 d) {
+    KVC_GLOBAL const kvc_u8 *group = row + b * kvc_group_bytes(type);
+    const kvc_u32 left = d - b * KVC_ENTRY_GROUP;
+    struct kvc_packed p;
+    p.channels = left < KVC_ENTRY_GROUP ? left : KVC_ENTRY_GROUP;
+    p.quants = group + (type == KVC_K_Q4_1 ? 4 : 2);
+    p.high = p.quants + (p.channels < 16 ? p.channels : 16);
+    p.scale = KVC_HALF(group);
+    p.minimum = type == KVC_K_Q4_1 ? KVC_HALF(group + 2) : 0.0f;
+    return p;
+}
+/* Returns the quant of channel e of a group. */
+KVC_DEVICE int kvc_packed_quant(kvc_u32 type, const struct kvc_packed *p, kvc_u32 e) {
+    switch (type) {
+    case KVC_K_Q8_0:
+        return (kvc_i8)p->quants[e];
+    case KVC_K_Q4_1:
+        return KVC_CODE4(p->quants, e);
+    case KVC_K_IQ4_NL:
+        return kvc_iq4_value(KVC_CODE4(p->quants, e));
+    case KVC_K_Q5H:
+        return KVC_CODE5(p->quants, p->high, e) - 16;
+    case KVC_K_Q6H:
+        return KVC_CODE6(p->quants, p->high, e) - 32;
+    }
+    return KVC_CODE4(p->quants, e) - 8;
+}
+KVC_DEVICE float kvc_packed_value(kvc_u32 type, const struct kvc_packed *p, int quant) {
+    return type == KVC_K_Q4_1 ? kvc_fma(p->scale, (float)quant, p->minimum) : p->scale * (float)quant;
+}
+
+/* The plain types are the most frequent ones. Kernels have code for them apart from that for all types. */
+KVC_DEVICE bool kvc_is_plain(kvc_u32 type) { return type == KVC_K_F32 || type == KVC_K_F16 || type == KVC_K_Q8_0; }
+/* Returns channel c of a key or value of a plain type. */
+KVC_DEVICE float kvc_plain_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c) {
     KVC_GLOBAL const kvc_u8 *group;
     if (type == KVC_K_F32)
         return ((KVC_GLOBAL const float *)row)[c];
@@ -140,6 +189,16 @@ KVC_DEVICE float kvc_entry_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc
         return kvc_f16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[c]);
     group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
     return KVC_HALF(group) * (float)(kvc_i8)group[2 + c % KVC_Q8_GROUP];
+}
+/* Returns channel c of a key or value of d channels. */
+KVC_DEVICE float kvc_entry_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 d) {
+    struct kvc_packed p;
+    if (kvc_is_plain(type))
+        return kvc_plain_value(type, row, c);
+    if (type == KVC_K_BF16)
+        return kvc_bf16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[c]);
+    p = kvc_packed_at(type, row, c / KVC_ENTRY_GROUP, d);
+    return kvc_packed_value(type, &p, kvc_packed_quant(type, &p, c % KVC_ENTRY_GROUP));
 }
 
 #endif

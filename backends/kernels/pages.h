@@ -96,7 +96,7 @@ KVC_KERNEL(pages_update)
                               place % page_size == 0, false);
         }
         for (kvc_u32 c = c0; c < c0 + run && !(key_type == KVC_K_F16 && page_type == KVC_K_F16); c++) {
-            float x = kvc_entry_value(key_type, key, c);
+            float x = kvc_entry_value(key_type, key, c, head_size);
             at = ((kvc_u64)h * head_size + c) * page_stride + page;
             if (low) {
                 float old = kvc_page_load(page_type, low, at);
@@ -140,7 +140,7 @@ KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums)
     for (; place < places; place++) {
         kvc_bytes value = kvc_head_value(&arena, &head, KVC_PLACE_SLOT(head, h, place));
         for (kvc_u32 i = 0; i < KVC_RUN && c + i < head_size; i++)
-            sum[i] = kvc_plus(sum[i], kvc_entry_value(value_type, value, c + i), one);
+            sum[i] = kvc_plus(sum[i], kvc_entry_value(value_type, value, c + i, head_size), one);
     }
 }
 

@@ -2,6 +2,57 @@
 #ifndef KVC_BACKENDS_KERNELS_PARTS_H
 #define KVC_BACKENDS_KERNELS_PARTS_H
 
+/* Loads four bytes as a word. The first byte is the lowest. Any alignment is allowed. */
+KVC_DEVICE kvc_u32 kvc_load_word(kvc_bytes b) {
+#if KVC_WORKERS == 1
+    return as_uint(vload4(0, b));
+#else
+    KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)b;
+    if (KVC_ALIGNED(b, 4))
+        return *(KVC_GLOBAL const kvc_u32 *)b;
+    if (KVC_ALIGNED(b, 2))
+        return (kvc_u32)h[0] | (kvc_u32)h[1] << 16;
+    return (kvc_u32)b[0] | (kvc_u32)b[1] << 8 | (kvc_u32)b[2] << 16 | (kvc_u32)b[3] << 24;
+#endif
+}
+
+/* Subtracts `by` from each of four bytes, which must be below 128. */
+KVC_DEVICE kvc_u32 kvc_word_less(kvc_u32 word, kvc_u32 by) {
+    return ((word | 0x80808080u) - by * 0x01010101u) ^ 0x80808080u;
+}
+/* Moves four bits to the lowest bits of four bytes. */
+KVC_DEVICE kvc_u32 kvc_word_of_bits(kvc_u32 bits) { return bits * 0x00204081u & 0x01010101u; }
+/* Looks up four bytes below 16 in the table of kvc_iq4_value. */
+KVC_DEVICE kvc_u32 kvc_word_iq4(kvc_u32 index) {
+    kvc_u32 word = 0;
+    for (kvc_u32 i = 0; i < 32; i += 8)
+        word |= ((kvc_u32)kvc_iq4_value((int)(index >> i & 15u)) & 255u) << i;
+    return word;
+}
+
+/* Returns quants e to e + 3 of a group of a key or value as a word. e is a multiple of 4. Quants of channels that the
+ * group does not have are 0. */
+KVC_DEVICE kvc_u32 kvc_packed_word(kvc_u32 type, const struct kvc_packed *p, kvc_u32 e) {
+    kvc_u32 word = 0;
+    if (e + 4 > p->channels) {
+        for (kvc_u32 i = 0; e + i < p->channels; i++)
+            word |= ((kvc_u32)kvc_packed_quant(type, p, e + i) & 255u) << 8 * i;
+        return word;
+    }
+    if (type == KVC_K_Q8_0)
+        return kvc_load_word(p->quants + e);
+    word = kvc_load_word(p->quants + e % 16) >> e / 16 * 4 & 0x0f0f0f0fu;
+    if (type == KVC_K_Q4_1)
+        return word;
+    if (type == KVC_K_IQ4_NL)
+        return kvc_word_iq4(word);
+    if (type == KVC_K_Q5H)
+        return kvc_word_less(word | kvc_word_of_bits((kvc_u32)p->high[e / 8] >> e % 8 & 15u) << 4, 16);
+    if (type == KVC_K_Q6H)
+        return kvc_word_less(word | (kvc_load_word(p->high + e % 8) >> e / 8 * 2 & 0x03030303u) << 4, 32);
+    return kvc_word_less(word, 8);
+}
+
 #if KVC_WORKERS == 1
 
 KVC_DEVICE struct kvc_lanes kvc_lanes_of(float16 low, float16 high) {
@@ -15,6 +66,10 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_halves(KVC_GLOBAL const kvc_u8 *row, kvc_u
     return kvc_lanes_of(vload_half16(0, h), vload_half16(1, h)); /* exact */
 }
 KVC_DEVICE float16 kvc_bf16x16(ushort16 h) { return as_float16(convert_uint16(h) << 16); }
+KVC_DEVICE struct kvc_lanes kvc_lanes_pairs(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
+    KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)row + k;
+    return kvc_lanes_of(kvc_bf16x16(vload16(0, h)), kvc_bf16x16(vload16(1, h)));
+}
 /* Convert 32 quants to lanes: `low` holds the first 16 and `high` the others. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_scaled(int16 low, int16 high, float a, float b) {
     return kvc_lanes_of(a * convert_float16(low), b * convert_float16(high));
@@ -25,9 +80,54 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_offset(int16 low, int16 high, float a, flo
 }
 #define KVC_BITS16(bytes, shift, mask)                                                                                 \
     (convert_int16(((bytes) >> (uchar16)((uchar)(shift))) & (uchar16)((uchar)(mask))))
+/* Moves 16 bits to the fifth bits of quants 0 to 15. */
+KVC_DEVICE int16 kvc_fifth_bits(KVC_GLOBAL const kvc_u8 *two) {
+    const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return as_int16((((uint16)((kvc_u32)KVC_LOAD_U16(two)) >> place) & 1u) << 4);
+}
+/* Looks up bytes by four bits, like kvc_iq4_value. */
+KVC_DEVICE int16 kvc_iq4_values(int16 q) {
+    uint16 low = select((uint16)(KVC_IQ4_WORD_0), (uint16)(KVC_IQ4_WORD_1), (q & 4) != 0);
+    uint16 high = select((uint16)(KVC_IQ4_WORD_2), (uint16)(KVC_IQ4_WORD_3), (q & 4) != 0);
+    uint16 word = select(low, high, (q & 8) != 0);
+    return as_int16(word << (24u - as_uint16((q & 3) * 8))) >> 24;
+}
 
-/* Loads channels c to c + 31 of a key or value. */
-KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
+/* The quants of 32 channels, of which `low` holds the first 16. */
+struct kvc_quants {
+    int16 low, high;
+};
+/* Returns the quants of a whole group of a key or value. */
+KVC_DEVICE struct kvc_quants kvc_packed_quants(kvc_u32 type, const struct kvc_packed *p) {
+    struct kvc_quants q;
+    if (type == KVC_K_Q8_0) {
+        q.low = convert_int16(vload16(0, (KVC_GLOBAL const char *)p->quants));
+        q.high = convert_int16(vload16(1, (KVC_GLOBAL const char *)p->quants));
+        return q;
+    }
+    q.low = KVC_BITS16(vload16(0, p->quants), 0, 15);
+    q.high = KVC_BITS16(vload16(0, p->quants), 4, 15);
+    if (type == KVC_K_IQ4_NL) {
+        q.low = kvc_iq4_values(q.low);
+        q.high = kvc_iq4_values(q.high);
+    } else if (type == KVC_K_Q5H) {
+        q.low = (q.low | kvc_fifth_bits(p->high)) - 16;
+        q.high = (q.high | kvc_fifth_bits(p->high + 2)) - 16;
+    } else if (type == KVC_K_Q6H) {
+        const kvc_u32 a = kvc_load_word(p->high), b = kvc_load_word(p->high + 4);
+        const uint16 word = (uint16)(a, a, a, a, b, b, b, b, a, a, a, a, b, b, b, b);
+        const uint16 place = (uint16)(0, 8, 16, 24, 0, 8, 16, 24, 2, 10, 18, 26, 2, 10, 18, 26);
+        q.low = (q.low | as_int16((word >> place & 3u) << 4)) - 32;
+        q.high = (q.high | as_int16((word >> (place + 4u) & 3u) << 4)) - 32;
+    } else if (type != KVC_K_Q4_1) {
+        q.low = q.low - 8;
+        q.high = q.high - 8;
+    }
+    return q;
+}
+
+/* Loads channels c to c + 31 of a key or value of a plain type. c is a multiple of 32. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_plain(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     KVC_GLOBAL const kvc_u8 *group;
     KVC_GLOBAL const char *q;
     float d;
@@ -40,6 +140,31 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u
     d = KVC_HALF(group);
     return kvc_lanes_scaled(convert_int16(vload16(0, q)), convert_int16(vload16(1, q)), d, d);
 }
+/* The same for all types. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
+    struct kvc_quants quants;
+    struct kvc_packed p;
+    if (kvc_is_plain(type))
+        return kvc_lanes_plain(type, row, c, worker);
+    if (type == KVC_K_BF16)
+        return kvc_lanes_pairs(row, c);
+    p = kvc_packed_at(type, row, c / KVC_ENTRY_GROUP, c + 32);
+    quants = kvc_packed_quants(type, &p);
+    return type == KVC_K_Q4_1 ? kvc_lanes_offset(quants.low, quants.high, p.scale, p.minimum)
+                              : kvc_lanes_scaled(quants.low, quants.high, p.scale, p.scale);
+}
+/* Loads the last `count` channels, fewer than 32, from channel c on: of a plain type, or of any type. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_plain_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
+                                                 kvc_u32 count) {
+    union {
+        struct kvc_lanes p;
+        float lane[32];
+    } u;
+    u.p = kvc_lanes_zero();
+    for (kvc_u32 i = 0; i < count; i++)
+        u.lane[i] = kvc_plain_value(type, row, c + i);
+    return u.p;
+}
 KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
                                                  kvc_u32 count) {
     union {
@@ -48,7 +173,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const 
     } u;
     u.p = kvc_lanes_zero();
     for (kvc_u32 i = 0; i < count; i++)
-        u.lane[i] = kvc_entry_value(type, row, c + i);
+        u.lane[i] = kvc_entry_value(type, row, c + i, c + count);
     return u.p;
 }
 
@@ -130,9 +255,51 @@ KVC_DEVICE struct kvc_quants kvc_quants_of(uint2 low, kvc_u32 shift, kvc_u32 mas
             offset;
     return q;
 }
+KVC_DEVICE uint2 kvc_no_bytes(void) {
+    uint2 none;
+    none.x = none.y = 0;
+    return none;
+}
+/* Unpacks 16 bytes of nibbles, low halves first, and adds one high bit to each value. */
+KVC_DEVICE struct kvc_quants kvc_nibbles(KVC_GLOBAL const kvc_u8 *bytes, kvc_u32 worker, kvc_u32 bits, int offset) {
+    kvc_u32 at = worker * 8;
+    struct kvc_quants q =
+        kvc_quants_of(kvc_load_bytes(bytes + at % 16), at / 16 * 4, 15, kvc_no_bytes(), 0, 0, 0, offset);
+    for (int i = 0; i < 8; i++)
+        q.value[i] = q.value[i] + (int)((bits >> i & 1) << 4);
+    return q;
+}
+KVC_DEVICE struct kvc_lanes kvc_times(struct kvc_quants q, float d) {
+    struct kvc_lanes p;
+    for (int i = 0; i < 8; i++)
+        p.lane[i] = d * (float)q.value[i];
+    return p;
+}
+KVC_DEVICE struct kvc_lanes kvc_times_plus(struct kvc_quants q, float d, float m) {
+    struct kvc_lanes p;
+    for (int i = 0; i < 8; i++)
+        p.lane[i] = kvc_fma(d, (float)q.value[i], m);
+    return p;
+}
+KVC_DEVICE struct kvc_quants kvc_iq4_quants(struct kvc_quants q) {
+    for (int i = 0; i < 8; i++)
+        q.value[i] = kvc_iq4_value(q.value[i]);
+    return q;
+}
+/* Returns a worker's quants of a whole group of a key or value, of a type with quants of less than 8 bits. */
+KVC_DEVICE struct kvc_quants kvc_packed_quants(kvc_u32 type, const struct kvc_packed *p, kvc_u32 worker) {
+    if (type == KVC_K_Q5H)
+        return kvc_nibbles(p->quants, worker, p->high[worker], 16);
+    if (type == KVC_K_Q6H)
+        return kvc_quants_of(kvc_load_bytes(p->quants + worker * 8 % 16), worker / 2 * 4, 15, kvc_load_bytes(p->high),
+                             worker * 2, 3, 4, 32);
+    if (type == KVC_K_IQ4_NL)
+        return kvc_iq4_quants(kvc_nibbles(p->quants, worker, 0, 0));
+    return kvc_nibbles(p->quants, worker, 0, type == KVC_K_Q4_1 ? 0 : 8);
+}
 
-/* c is a multiple of 32, the length of a Q8_0 group. */
-KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
+/* Loads channels c to c + 31 of a key or value of a plain type. c is a multiple of 32. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_plain(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     KVC_GLOBAL const kvc_u8 *group;
     if (type == KVC_K_F32)
         return kvc_lanes_floats((KVC_GLOBAL const float *)row + c, worker);
@@ -141,12 +308,26 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u
     group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
     return kvc_lanes_bytes(group + 2 + worker * 8, KVC_HALF(group));
 }
-/* Loads channels c to c + 3 of an entry. c is a multiple of 4. */
-KVC_DEVICE float4 kvc_entry_four(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c) {
+/* The same for all types. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
+    struct kvc_quants quants;
+    struct kvc_packed p;
+    if (kvc_is_plain(type))
+        return kvc_lanes_plain(type, row, c, worker);
+    if (type == KVC_K_BF16)
+        return kvc_lanes_pairs((KVC_GLOBAL const kvc_u16 *)row + c + worker * 8, false);
+    p = kvc_packed_at(type, row, c / KVC_ENTRY_GROUP, c + 32);
+    quants = kvc_packed_quants(type, &p, worker);
+    return type == KVC_K_Q4_1 ? kvc_times_plus(quants, p.scale, p.minimum) : kvc_times(quants, p.scale);
+}
+/* Loads channels c to c + 3 of a key or value of d channels. c is a multiple of 4, and d is more than c + 3. */
+KVC_DEVICE float4 kvc_entry_four(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 d) {
     KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)row + c;
     KVC_GLOBAL const kvc_u8 *group;
+    struct kvc_packed p;
     float4 v;
-    float d;
+    float scale;
+    kvc_u32 word;
     if (type == KVC_K_F32)
         return kvc_load_floats((KVC_GLOBAL const float *)row + c);
     if (type == KVC_K_F16) {
@@ -157,39 +338,82 @@ KVC_DEVICE float4 kvc_entry_four(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc
         v.w = kvc_half_of(bits.y >> 16);
         return v;
     }
-    group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
-    d = KVC_HALF(group);
-    group += 2 + c % KVC_Q8_GROUP;
-    v.x = d * (float)(kvc_i8)group[0];
-    v.y = d * (float)(kvc_i8)group[1];
-    v.z = d * (float)(kvc_i8)group[2];
-    v.w = d * (float)(kvc_i8)group[3];
+    if (type == KVC_K_Q8_0) {
+        group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
+        scale = KVC_HALF(group);
+        group += 2 + c % KVC_Q8_GROUP;
+        v.x = scale * (float)(kvc_i8)group[0];
+        v.y = scale * (float)(kvc_i8)group[1];
+        v.z = scale * (float)(kvc_i8)group[2];
+        v.w = scale * (float)(kvc_i8)group[3];
+        return v;
+    }
+    if (type == KVC_K_BF16) {
+        v.x = kvc_bf16_to_f32(h[0]);
+        v.y = kvc_bf16_to_f32(h[1]);
+        v.z = kvc_bf16_to_f32(h[2]);
+        v.w = kvc_bf16_to_f32(h[3]);
+        return v;
+    }
+    p = kvc_packed_at(type, row, c / KVC_ENTRY_GROUP, d);
+    word = kvc_packed_word(type, &p, c % KVC_ENTRY_GROUP);
+    v.x = kvc_packed_value(type, &p, (kvc_i8)(word & 255u));
+    v.y = kvc_packed_value(type, &p, (kvc_i8)(word >> 8 & 255u));
+    v.z = kvc_packed_value(type, &p, (kvc_i8)(word >> 16 & 255u));
+    v.w = kvc_packed_value(type, &p, (kvc_i8)(word >> 24));
     return v;
+}
+/* Loads the last `count` channels, fewer than 32, from channel c on: of a plain type, or of any type. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_plain_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
+                                                 kvc_u32 count) {
+    struct kvc_lanes p;
+    for (int i = 0; i < KVC_LANES_EACH; i++)
+        p.lane[i] =
+            worker * KVC_LANES_EACH + i < count ? kvc_plain_value(type, row, c + worker * KVC_LANES_EACH + i) : 0.0f;
+    return p;
 }
 KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
                                                  kvc_u32 count) {
     struct kvc_lanes p;
     for (int i = 0; i < KVC_LANES_EACH; i++)
-        p.lane[i] =
-            worker * KVC_LANES_EACH + i < count ? kvc_entry_value(type, row, c + worker * KVC_LANES_EACH + i) : 0.0f;
+        p.lane[i] = worker * KVC_LANES_EACH + i < count
+                        ? kvc_entry_value(type, row, c + worker * KVC_LANES_EACH + i, c + count)
+                        : 0.0f;
     return p;
 }
 
 #endif
 
-/* Returns the lanes of dot32(q, key), computed by a team. If the team has no key (0), nothing is read. */
-KVC_DEVICE struct kvc_lanes kvc_lanes_dot_entry(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
+/* Returns the lanes of dot32(q, key), computed by a team. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_dot_plain(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
                                                 kvc_u32 d) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, k = 0;
     struct kvc_lanes sum = kvc_lanes_zero();
-    if (!key)
-        return sum;
+    for (; k + 32 <= d; k += 32)
+        sum = kvc_lanes_fma(kvc_lanes_floats(q + k, worker), kvc_lanes_plain(type, key, k, worker), sum);
+    if (k < d)
+        sum = kvc_lanes_fma_tail(kvc_lanes_floats_tail(q + k, worker, d - k),
+                                 kvc_lanes_plain_tail(type, key, k, worker, d - k), sum, d - k);
+    return sum;
+}
+/* The same for all types. */
+KVC_APART struct kvc_lanes kvc_lanes_dot_apart(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
+                                               kvc_u32 d) {
+    kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, k = 0;
+    struct kvc_lanes sum = kvc_lanes_zero();
     for (; k + 32 <= d; k += 32)
         sum = kvc_lanes_fma(kvc_lanes_floats(q + k, worker), kvc_lanes_entry(type, key, k, worker), sum);
     if (k < d)
         sum = kvc_lanes_fma_tail(kvc_lanes_floats_tail(q + k, worker, d - k),
                                  kvc_lanes_entry_tail(type, key, k, worker, d - k), sum, d - k);
     return sum;
+}
+/* The same for all types. If the team has no key (0), nothing is read. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_dot_entry(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
+                                                kvc_u32 d) {
+    if (!key)
+        return kvc_lanes_zero();
+    return kvc_is_plain(type) ? kvc_lanes_dot_plain(type, q, key, d) : kvc_lanes_dot_apart(type, q, key, d);
 }
 
 #endif

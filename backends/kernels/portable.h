@@ -17,7 +17,8 @@
 #define KVC_LOCAL             /* pointers to memory that a group shares */
 #define KVC_SHARED __shared__ /* variables that a group shares; only at the start of a kernel */
 #define KVC_DEVICE static __device__ __forceinline__
-#define KVC_BARRIER() __syncthreads() /* for the group's local and global memory */
+#define KVC_APART static __device__ __attribute__((noinline)) /* so that a rare path costs callers no registers */
+#define KVC_BARRIER() __syncthreads()                         /* for the group's local and global memory */
 #define KVC_LOCAL_ID() ((kvc_u32)threadIdx.x)
 #define KVC_GROUP_ID(i) ((kvc_u32)((i) == 0 ? blockIdx.x : (i) == 1 ? blockIdx.y : blockIdx.z))
 #define KVC_GLOBAL_ID() ((kvc_u64)blockIdx.x * blockDim.x + threadIdx.x)
@@ -34,6 +35,7 @@ typedef long long kvc_i64;
 #define KVC_LOCAL __local
 #define KVC_SHARED __local
 #define KVC_DEVICE static inline
+#define KVC_APART static inline
 #ifndef KVC_BARRIER /* tests/oclgrind/run.sh removes it, to test that races are found */
 #define KVC_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #endif

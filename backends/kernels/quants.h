@@ -1,33 +1,7 @@
 /* quants.h - weights as integers, 16 at a time in words of four signed bytes, and their products with 8-bit
  * activations. */
 
-/* Loads four bytes as a word. The first byte is the lowest. Any alignment is allowed. */
-KVC_DEVICE kvc_u32 kvc_load_word(kvc_bytes b) {
-#if KVC_WORKERS == 1
-    return as_uint(vload4(0, b));
-#else
-    KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)b;
-    if (KVC_ALIGNED(b, 4))
-        return *(KVC_GLOBAL const kvc_u32 *)b;
-    if (KVC_ALIGNED(b, 2))
-        return (kvc_u32)h[0] | (kvc_u32)h[1] << 16;
-    return (kvc_u32)b[0] | (kvc_u32)b[1] << 8 | (kvc_u32)b[2] << 16 | (kvc_u32)b[3] << 24;
-#endif
-}
-
-/* Subtracts `by` from each of four bytes, which must be below 128. */
-KVC_DEVICE kvc_u32 kvc_word_less(kvc_u32 word, kvc_u32 by) {
-    return ((word | 0x80808080u) - by * 0x01010101u) ^ 0x80808080u;
-}
-/* Moves four bits to the lowest bits of four bytes. */
-KVC_DEVICE kvc_u32 kvc_word_of_bits(kvc_u32 bits) { return bits * 0x00204081u & 0x01010101u; }
-/* Look up four bytes below 16 in a table. */
-KVC_DEVICE kvc_u32 kvc_word_iq4(kvc_u32 index) {
-    kvc_u32 word = 0;
-    for (kvc_u32 i = 0; i < 32; i += 8)
-        word |= ((kvc_u32)kvc_iq4_value((int)(index >> i & 15u)) & 255u) << i;
-    return word;
-}
+/* Looks up four bytes below 16 in the table of kvc_e2m1_twice. */
 KVC_DEVICE kvc_u32 kvc_word_e2m1(kvc_u32 index) {
     kvc_u32 word = 0;
     for (kvc_u32 i = 0; i < 32; i += 8)

@@ -1,5 +1,5 @@
-/* queries.h - quantizes queries to eight bits and multiplies them by Q8_0 keys (core/base/canon.h, "int8: attention
- * over Q8_0 entries"). */
+/* queries.h - quantizes queries to eight bits and multiplies them by keys whose quants are integers (core/base/canon.h,
+ * "int8: attention over Q8_0 entries"). */
 
 /* Quantized queries. Each group of 32 channels of a query has 8 words of quants and a scale. A last group with fewer
  * channels is padded with zeros. query_quant is 0 (NULL) if attention multiplies floats. */
@@ -46,11 +46,12 @@ KVC_DEVICE struct kvc_query kvc_query_from(KVC_GLOBAL const kvc_u32 *quant, KVC_
     kvc_query_from(query_quant_buffer + query_quant_offset, query_scale_buffer + query_scale_offset, row, groups)
 KVC_DEVICE kvc_u32 kvc_groups_of(kvc_u32 d) { return (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP; }
 
-/* A group of a Q8_0 key. The quants of channels from d on are 0. */
+/* A group of a key. The quants of channels from d on are 0. */
 struct kvc_group {
     struct kvc_half first, second;
     float scale;
 };
+/* A group of a Q8_0 row. */
 #define KVC_GROUP_AT(row, b) ((row) + (b) * (2 + KVC_Q8_GROUP))
 
 /* Loads a word of four quants. If only `left` of them exist, the others are 0. */
@@ -62,10 +63,22 @@ KVC_DEVICE kvc_u32 kvc_load_quants(kvc_bytes from, kvc_i32 left) {
         word |= (kvc_u32)from[i] << 8 * i;
     return word;
 }
-KVC_DEVICE struct kvc_group kvc_group_of(kvc_bytes row, kvc_u32 b, kvc_u32 d) {
+KVC_APART struct kvc_group kvc_group_apart(kvc_u32 type, kvc_bytes row, kvc_u32 b, kvc_u32 d) {
+    const struct kvc_packed p = kvc_packed_at(type, row, b, d);
+    struct kvc_group group;
+    group.scale = p.scale;
+    for (kvc_u32 i = 0; i < 4; i++) {
+        group.first.word[i] = kvc_packed_word(type, &p, 4 * i);
+        group.second.word[i] = kvc_packed_word(type, &p, 16 + 4 * i);
+    }
+    return group;
+}
+KVC_DEVICE struct kvc_group kvc_group_of(kvc_u32 type, kvc_bytes row, kvc_u32 b, kvc_u32 d) {
     kvc_bytes from = KVC_GROUP_AT(row, b);
     const kvc_i32 left = (kvc_i32)(d - b * KVC_Q8_GROUP);
     struct kvc_group group;
+    if (type != KVC_K_Q8_0)
+        return kvc_group_apart(type, row, b, d);
     group.scale = KVC_HALF(from);
     for (kvc_i32 i = 0; i < 4; i++) {
         group.first.word[i] = kvc_load_quants(from + 2 + 4 * i, left - 4 * i);
@@ -83,17 +96,19 @@ KVC_DEVICE kvc_i32 kvc_group_dot(const struct kvc_group *group, const struct kvc
 /* Returns the dot product of a query and a key to each work-item of a team. All work-items of the group must call this
  * function. A key of 0 (NULL) is not read. */
 #if KVC_WORKERS == 1
-KVC_DEVICE float kvc_query_dot(const struct kvc_query *query, kvc_bytes key, kvc_u32 d, KVC_LOCAL float *shared_sum) {
+KVC_DEVICE float kvc_query_dot(kvc_u32 type, const struct kvc_query *query, kvc_bytes key, kvc_u32 d,
+                               KVC_LOCAL float *shared_sum) {
     float dot = 0.0f;
     for (kvc_u32 b = 0; key && b < kvc_groups_of(d); b++) {
-        const struct kvc_group group = kvc_group_of(key, b, d);
+        const struct kvc_group group = kvc_group_of(type, key, b, d);
         dot = kvc_int8_add(group.scale, query->scale[b], kvc_group_dot(&group, query, b), dot);
     }
     return dot;
 }
 #else
 /* Work-item w of a team multiplies groups w, w + KVC_WORKERS, ... */
-KVC_DEVICE float kvc_query_dot(const struct kvc_query *query, kvc_bytes key, kvc_u32 d, KVC_LOCAL float *shared_sum) {
+KVC_DEVICE float kvc_query_dot(kvc_u32 type, const struct kvc_query *query, kvc_bytes key, kvc_u32 d,
+                               KVC_LOCAL float *shared_sum) {
     const kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, groups = kvc_groups_of(d);
     float dot = 0.0f;
     for (kvc_u32 from = 0; from < groups; from += KVC_WORKERS) {
@@ -101,7 +116,7 @@ KVC_DEVICE float kvc_query_dot(const struct kvc_query *query, kvc_bytes key, kvc
         float scale = 0.0f;
         kvc_i32 sum = 0;
         if (key && b < groups) {
-            const struct kvc_group group = kvc_group_of(key, b, d);
+            const struct kvc_group group = kvc_group_of(type, key, b, d);
             scale = group.scale;
             sum = kvc_group_dot(&group, query, b);
         }
@@ -136,5 +151,5 @@ KVC_DEVICE float kvc_key_dot(kvc_u32 type, KVC_GLOBAL const float *q, const stru
     if (!queries->quant)
         return kvc_lanes_sum(kvc_lanes_dot_entry(type, q + row * d, key, d), shared_sum);
     query = kvc_query_from(queries->quant, queries->scale, row, kvc_groups_of(d));
-    return kvc_query_dot(&query, key, d, shared_sum);
+    return kvc_query_dot(type, &query, key, d, shared_sum);
 }

@@ -161,9 +161,8 @@ KVC_KERNEL(scale)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float factor, fl
     }
 }
 
-/* Grid: (parts of vectors). */
-KVC_GROUP_KERNEL(hadamard)(KVC_SPAN(float, x), kvc_u32 width, float factor) {
-    KVC_GLOBAL float *part = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * width;
+/* Transforms `width` channels (core/base/canon.h, kvc_hadamard_width). All work-items of the group must call it. */
+KVC_DEVICE void kvc_transform(KVC_GLOBAL float *part, kvc_u32 width, float factor) {
     for (kvc_u32 step = 1; step < width; step *= 2) {
         for (kvc_u32 pair = KVC_LOCAL_ID(); pair < width / 2; pair += KVC_GROUP) {
             const kvc_u32 i = pair / step * 2 * step + pair % step;
@@ -175,6 +174,11 @@ KVC_GROUP_KERNEL(hadamard)(KVC_SPAN(float, x), kvc_u32 width, float factor) {
     }
     for (kvc_u32 i = KVC_LOCAL_ID(); i < width; i += KVC_GROUP)
         part[i] = part[i] * factor;
+}
+
+/* Grid: (parts of vectors). */
+KVC_GROUP_KERNEL(hadamard)(KVC_SPAN(float, x), kvc_u32 width, float factor) {
+    kvc_transform(x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * width, width, factor);
 }
 
 /* A work-item copies one value of out [rows, heads, copies, d]; on CPUs all copies of a head. */

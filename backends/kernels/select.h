@@ -93,13 +93,13 @@ KVC_DEVICE float kvc_page_bound(const struct kvc_page_view *page, KVC_GLOBAL con
     return dot;
 }
 
-/* Return the sum over the chosen channels of the query times an entry, or times a page. `is_positive` is NULL if a page
- * has one value for each channel. */
-KVC_DEVICE float kvc_entry_dot(kvc_u32 type, kvc_bytes key, KVC_GLOBAL const float *query,
+/* Return the sum over the chosen channels of the query times an entry of d channels, or times a page. `is_positive` is
+ * NULL if a page has one value for each channel. */
+KVC_DEVICE float kvc_entry_dot(kvc_u32 type, kvc_bytes key, kvc_u32 d, KVC_GLOBAL const float *query,
                                KVC_GLOBAL const kvc_u32 *channel, kvc_u32 dims) {
     float dot = 0.0f;
     for (kvc_u32 i = 0; i < dims; i++)
-        dot = kvc_fma(query[channel[i]], kvc_entry_value(type, key, channel[i]), dot);
+        dot = kvc_fma(query[channel[i]], kvc_entry_value(type, key, channel[i], d), dot);
     return dot;
 }
 KVC_DEVICE float kvc_page_dot(const struct kvc_page_view *page, KVC_GLOBAL const float *query,
@@ -177,7 +177,7 @@ KVC_GROUP_KERNEL(select_units)
                 dot = kvc_page_dot(&page, query, channel, kind == KVC_UNITS_PAGE_CHANNELS ? is_positive : 0, dims) *
                       factors[(kvc_u64)h * group + g];
             } else if (n && leads) {
-                dot = kvc_entry_dot(key_type, key, query, channel, dims) * factors[(kvc_u64)h * group + g];
+                dot = kvc_entry_dot(key_type, key, d, query, channel, dims) * factors[(kvc_u64)h * group + g];
             }
             if (cap != 0.0f && kind != KVC_UNITS_PAGE_BOUND)
                 dot = kvc_capped(dot, cap);

@@ -11,8 +11,8 @@ KVC_KERNEL(series_lengths)(KVC_LISTS(l), KVC_ARENA, kvc_u32 pairs, KVC_SPAN(floa
     if (id / pairs >= head.count)
         return;
     key = kvc_head_key(&arena, &head, kvc_head_slot(&head, index));
-    a = kvc_entry_value(key_type, key, i);
-    b = kvc_entry_value(key_type, key, i + pairs);
+    a = kvc_entry_value(key_type, key, i, head_size);
+    b = kvc_entry_value(key_type, key, i + pairs, head_size);
     lengths_buffer[lengths_offset + (kvc_u64)h * indices * pairs + id] = kvc_sqrt(kvc_fma(b, b, a * a));
 }
 

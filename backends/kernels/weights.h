@@ -15,8 +15,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_f16(KVC_GLOBAL const kvc_u8 *row, kvc_u64 
     return kvc_lanes_halves(row, k);
 }
 KVC_DEVICE struct kvc_lanes kvc_lanes_bf16(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker) {
-    KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)row + k;
-    return kvc_lanes_of(kvc_bf16x16(vload16(0, h)), kvc_bf16x16(vload16(1, h)));
+    return kvc_lanes_pairs(row, k);
 }
 
 KVC_PART_OF(q8_0) {
@@ -33,11 +32,6 @@ KVC_PART_OF(q4_1) {
     uchar16 q = vload16(0, b->q);
     return kvc_lanes_offset(KVC_BITS16(q, 0, 15), KVC_BITS16(q, 4, 15), KVC_HALF(b->d), KVC_HALF(b->m));
 }
-/* Moves 16 bits to the fifth bits of quants 0 to 15. */
-KVC_DEVICE int16 kvc_fifth_bits(KVC_GLOBAL const kvc_u8 *two) {
-    const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return as_int16((((uint16)((kvc_u32)KVC_LOAD_U16(two)) >> place) & 1u) << 4);
-}
 KVC_PART_OF(q5_0) {
     uchar16 q = vload16(0, b->q);
     float d = KVC_HALF(b->d);
@@ -49,13 +43,7 @@ KVC_PART_OF(q5_1) {
     return kvc_lanes_offset(KVC_BITS16(q, 0, 15) | kvc_fifth_bits(b->high),
                             KVC_BITS16(q, 4, 15) | kvc_fifth_bits(b->high + 2), KVC_HALF(b->d), KVC_HALF(b->m));
 }
-/* Look up bytes by four bits, like kvc_iq4_value and kvc_e2m1_twice. */
-KVC_DEVICE int16 kvc_iq4_values(int16 q) {
-    uint16 low = select((uint16)(KVC_IQ4_WORD_0), (uint16)(KVC_IQ4_WORD_1), (q & 4) != 0);
-    uint16 high = select((uint16)(KVC_IQ4_WORD_2), (uint16)(KVC_IQ4_WORD_3), (q & 4) != 0);
-    uint16 word = select(low, high, (q & 8) != 0);
-    return as_int16(word << (24u - as_uint16((q & 3) * 8))) >> 24;
-}
+/* Looks up bytes by four bits, like kvc_e2m1_twice. */
 KVC_DEVICE int16 kvc_e2m1_twices(int16 q) {
     uint16 word = select((uint16)(KVC_E2M1_WORD_0), (uint16)(KVC_E2M1_WORD_1), (q & 4) != 0);
     int16 magnitude = as_int16(word >> as_uint16((q & 3) * 8) & 255u);
@@ -151,44 +139,12 @@ KVC_DEVICE struct kvc_lanes kvc_quants_offset(struct kvc_quants q, float d, floa
         p.lane[i] = kvc_weight_offset(d, dmin, scale, least, q.value[i]);
     return p;
 }
-KVC_DEVICE uint2 kvc_no_bytes(void) {
-    uint2 none;
-    none.x = none.y = 0;
-    return none;
-}
-/* Unpacks 16 bytes of nibbles, low halves first, and adds one high bit to each value. */
-KVC_DEVICE struct kvc_quants kvc_nibbles(KVC_GLOBAL const kvc_u8 *bytes, kvc_u32 worker, kvc_u32 bits, int offset) {
-    kvc_u32 at = worker * 8;
-    struct kvc_quants q =
-        kvc_quants_of(kvc_load_bytes(bytes + at % 16), at / 16 * 4, 15, kvc_no_bytes(), 0, 0, 0, offset);
-    for (int i = 0; i < 8; i++)
-        q.value[i] = q.value[i] + (int)((bits >> i & 1) << 4);
-    return q;
-}
-KVC_DEVICE struct kvc_lanes kvc_times(struct kvc_quants q, float d) {
-    struct kvc_lanes p;
-    for (int i = 0; i < 8; i++)
-        p.lane[i] = d * (float)q.value[i];
-    return p;
-}
-KVC_DEVICE struct kvc_lanes kvc_times_plus(struct kvc_quants q, float d, float m) {
-    struct kvc_lanes p;
-    for (int i = 0; i < 8; i++)
-        p.lane[i] = kvc_fma(d, (float)q.value[i], m);
-    return p;
-}
-
 KVC_PART_OF(q8_0) { return kvc_lanes_bytes((KVC_GLOBAL const kvc_u8 *)b->q + worker * 8, KVC_HALF(b->d)); }
 KVC_PART_OF(q4_0) { return kvc_times(kvc_nibbles(b->q, worker, 0, 8), KVC_HALF(b->d)); }
 KVC_PART_OF(q5_0) { return kvc_times(kvc_nibbles(b->q, worker, b->high[worker], 16), KVC_HALF(b->d)); }
 KVC_PART_OF(q4_1) { return kvc_times_plus(kvc_nibbles(b->q, worker, 0, 0), KVC_HALF(b->d), KVC_HALF(b->m)); }
 KVC_PART_OF(q5_1) {
     return kvc_times_plus(kvc_nibbles(b->q, worker, b->high[worker], 0), KVC_HALF(b->d), KVC_HALF(b->m));
-}
-KVC_DEVICE struct kvc_quants kvc_iq4_quants(struct kvc_quants q) {
-    for (int i = 0; i < 8; i++)
-        q.value[i] = kvc_iq4_value(q.value[i]);
-    return q;
 }
 KVC_PART_OF(iq4_nl) { return kvc_times(kvc_iq4_quants(kvc_nibbles(b->q, worker, 0, 0)), KVC_HALF(b->d)); }
 KVC_PART_OF(mxfp4) {

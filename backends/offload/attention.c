@@ -79,12 +79,14 @@ void kvc_offload_attend(struct kvc_offload *offload, const struct kvc_attention 
 
 static void run_tile(struct kvc_offload *offload, struct kvc_launch *tile, const struct kvc_attention *a,
                      const struct kvc_entry_format *format, uint32_t rows, uint32_t tiles) {
-    tile->kernel = kvc_scores_integers(a->scoring, format)  ? KVC_KERNEL_attention_tile_int8
-                   : format->key.type != format->value.type ? KVC_KERNEL_attention_tile_mixed
-                   : format->key.type == KVC_F32            ? KVC_KERNEL_attention_tile_f32
-                   : format->key.type == KVC_F16            ? KVC_KERNEL_attention_tile_f16
-                   : format->key.type == KVC_Q8_0           ? KVC_KERNEL_attention_tile_q8_0
-                                                            : KVC_KERNEL_attention_tile_mixed;
+    const enum kvc_type type = format->key.type == format->value.type ? format->key.type : KVC_ANY_TYPE;
+    if (kvc_scores_integers(a->scoring, format))
+        tile->kernel = type == KVC_Q8_0 ? KVC_KERNEL_attention_tile_int8 : KVC_KERNEL_attention_tile_int8_mixed;
+    else
+        tile->kernel = type == KVC_F32    ? KVC_KERNEL_attention_tile_f32
+                       : type == KVC_F16  ? KVC_KERNEL_attention_tile_f16
+                       : type == KVC_Q8_0 ? KVC_KERNEL_attention_tile_q8_0
+                                          : KVC_KERNEL_attention_tile_mixed;
     kvc_launch_groups(offload, tile, tiles, a->kv_heads, rows);
 }
 

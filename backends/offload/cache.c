@@ -3,6 +3,7 @@
 #include "backends/offload/offload.h"
 
 #include "core/base/assert.h"
+#include "core/base/canon.h"
 
 #define KVC_APPEND_ROWS 16u /* rows of one head that a group appends */
 
@@ -71,6 +72,8 @@ void kvc_offload_rotate_keys(struct kvc_device *device, const struct kvc_rotate_
     KVC_ASSERT(args->first + args->lists->format.head_size <= args->lists->columns);
     const struct kvc_lists *lists = args->lists;
     const uint64_t d = lists->format.head_size, most = kvc_offload_most_slots(lists);
+    const uint32_t width = kvc_hadamard_width(lists->format.head_size);
+    const uint32_t part = kvc_type_is_rotated(lists->format.key.type) ? width : 0;
     struct kvc_buffer *workspace =
         kvc_offload_workspace(kvc_offload_of(device), lists->host_base[lists->kv_heads] * d * sizeof(float));
     struct kvc_launch rotate = kvc_launch_of(KVC_KERNEL_rotate_rows), store = kvc_launch_of(KVC_KERNEL_store_keys);
@@ -79,7 +82,8 @@ void kvc_offload_rotate_keys(struct kvc_device *device, const struct kvc_rotate_
     KVC_PUSH(&rotate, lists, args->first, args->cosine, args->sine, workspace, lists->format.head_size, args->rotary,
              args->interleaved);
     kvc_launch_items(kvc_offload_of(device), &rotate, most * ((d + 1) / 2), lists->kv_heads, 1);
-    KVC_PUSH(&store, lists, lists->arena, workspace, &kvc_offload_of(device)->status_words);
+    KVC_PUSH(&store, lists, lists->arena, workspace, part, kvc_hadamard_factor(width),
+             &kvc_offload_of(device)->status_words);
     kvc_offload_of(device)->status_written = true;
     kvc_launch_groups(kvc_offload_of(device), &store, (uint32_t)(most / 16), lists->kv_heads, 1);
 }

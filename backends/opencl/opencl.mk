@@ -6,7 +6,7 @@ KVC_OFFLOAD_SOURCES = backends/offload/offload.c backends/offload/memory.c backe
 
 # The sources are joined in this order, because OpenCL programs cannot include files.
 KVC_OPENCL_KERNELS = $(srcdir)/backends/opencl/divide.h $(srcdir)/core/base/canon.h $(srcdir)/core/base/delta.h \
-	$(srcdir)/core/base/weight_blocks.h $(srcdir)/core/base/weight_types.h $(srcdir)/backends/kernels/shared.h \
+	$(srcdir)/core/base/weight_blocks.h $(srcdir)/core/base/entry_types.h $(srcdir)/core/base/weight_types.h $(srcdir)/backends/kernels/shared.h \
 	$(srcdir)/backends/kernels/portable.h $(srcdir)/backends/kernels/dequantize.h $(srcdir)/backends/kernels/lists.h \
 	$(srcdir)/backends/kernels/parts.h $(srcdir)/backends/kernels/weights.h $(srcdir)/backends/kernels/rows.h $(srcdir)/backends/kernels/linear.h \
 	$(srcdir)/backends/kernels/experts.h $(srcdir)/backends/kernels/quants.h $(srcdir)/backends/kernels/delta.h \

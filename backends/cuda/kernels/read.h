@@ -43,7 +43,7 @@ KVC_DEVICE void kvc_read_load(const struct kvc_read &t, kvc_u32 i) {
 
 /* Return channel c of an entry in shared memory, and channels c to c + 7 (c is a multiple of 8). */
 template <kvc_u32 type> KVC_DEVICE float kvc_read_value(const kvc_u8 *row, kvc_u32 c) {
-    return type == KVC_K_F16 ? kvc_half_of(((const kvc_u16 *)row)[c]) : kvc_entry_value(type, row, c);
+    return type == KVC_K_F16 ? kvc_half_of(((const kvc_u16 *)row)[c]) : kvc_plain_value(type, row, c);
 }
 template <kvc_u32 type> KVC_DEVICE struct kvc_lanes kvc_read_part(const kvc_u8 *row, kvc_u32 c) {
     struct kvc_lanes p;
@@ -58,7 +58,7 @@ template <kvc_u32 type> KVC_DEVICE struct kvc_lanes kvc_read_part(const kvc_u8 *
     } else {
 #pragma unroll
         for (kvc_u32 i = 0; i < 8; i++)
-            p.lane[i] = kvc_entry_value(type, row, c + i);
+            p.lane[i] = kvc_plain_value(type, row, c + i);
     }
     return p;
 }
