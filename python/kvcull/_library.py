@@ -122,7 +122,7 @@ def weight_type(name: str) -> int:
     """Returns the enumerator of a type of weights: "f32", "f16", "q8_0", ..."""
     type_ = ffi.new("enum kvc_type *")
     if not lib.kvc_type_from_name(c_text(name, "type"), type_):
-        raise of_status(lib.KVC_USAGE, f"weights of type {name!r} do not exist")
+        raise of_status(lib.KVC_USAGE, f"type {name!r} does not exist for weights")
     return type_[0]
 
 

@@ -43,6 +43,23 @@ def test_logits_are_the_programs(model, demo, program):
     assert f"{lib.kvc_hash_value(hash_):016x}" == said["hash"]
 
 
+@pytest.mark.parametrize("types, key, value", [("q4h", 18, 18), ("k=q8_0,v=q4h", 34, 18), ("f16", 64, 64)])
+def test_types_of_keys_and_values(model, demo, program, types, key, value):
+    """The heads of the demo have 32 channels."""
+    said = program("run", "-m", demo, "-p", TEXT, "-n", 12, "--temp", 0, "-q", "--kv-type", types)
+    session = model.session(cache_type=types)
+    assert session.answer(TEXT, tokens=12, temperature=0).strip() == said.strip()
+    assert session.stats.entry_bytes == key + value
+
+
+@pytest.mark.parametrize("types", ["q9", "k=f16", "k=f16,v=q5_0", ""])
+def test_unknown_types_are_refused(model, types):
+    with pytest.raises(kvcull.KvcullError, match="does not exist"):
+        model.session(cache_type=types)
+    with pytest.raises(kvcull.KvcullError, match="single channels of keys"):
+        model.session("quest:budget=32", cache_type="q4h")
+
+
 def test_logits_are_not_copied(model):
     session = model.session()
     logits = session.prompt(TEXT)
