@@ -22,13 +22,14 @@ import math
 import os
 import sys
 
-from entry_types import entry_bytes, known
+from entry_types import entry_bytes
 from llama_engine import fail, kvcull, kvcull_json, positive, positives
 
 METHODS = ["snapkv", "adakv", "rocketkv", "morphkv", "expected", "kvzip"]
 READ_CHANNELS = ["rocketkv", "expected"]  # these refuse rotated keys
 TYPES = ["f16", "q8_0", "k=q8_0,v=q4h", "q4h"]
-BLOCK = 32
+BLOCK = 32  # entries
+WINDOW = 32  # entries that several methods always keep
 OPTIONS = "options.json"
 
 
@@ -53,7 +54,7 @@ def cells_of(given, kind, size):
         entries = min(kib * 1024 // entry_bytes(kind, size), given.length) // BLOCK * BLOCK
         for method in given.methods:
             number = budget(method, entries, given.length)
-            if entries <= given.window or number < 2 or method in READ_CHANNELS and kind == "q4h":
+            if entries <= WINDOW or number < 2 or method in READ_CHANNELS and kind == "q4h":
                 continue
             cells.append({"kib": kib, "method": method, "entries": entries, "kv": f"{method}:budget={number}"})
     return cells
@@ -79,9 +80,10 @@ def measure(given, name, kind, size):
 def run(given):
     info = kvcull_json(given.kvcull, "info", given.model)
     os.makedirs(given.folder, exist_ok=True)
+    place = "data/demo" if given.name == "demo" else f"models-local/{given.name}.gguf"
     command = (f"tools/equal_bytes.py --length {given.length} --texts {given.texts} --depths {given.depths} --kib "
                f"{','.join(map(str, given.kib))} --methods {','.join(given.methods)} "
-               f"{'data/demo' if given.name == 'demo' else 'models-local/' + os.path.basename(given.model)} FOLDER")
+               f"{place} FOLDER")
     with open(os.path.join(given.folder, OPTIONS), "w", encoding="utf-8") as file:
         json.dump({"model": given.name, "head_size": info["head_size"], "lists": info["layers"] * info["kv_heads"],
                    "length": given.length, "questions": given.texts * given.depths, "kib": given.kib,
@@ -123,10 +125,11 @@ def main():
     parser.add_argument("--collect", action="store_true", help="print the results in the folders as one JSON file")
     parser.add_argument("--kvcull", default="build/kvcull", metavar="PROGRAM")
     parser.add_argument("--name", help="the model's name in the results (its file's)")
-    parser.add_argument("--length", type=positive, default=2000, metavar="N", help="tokens of a text (2000)")
+    parser.add_argument("--length", type=positive, default=1000, metavar="N", help="tokens of a text (1000)")
     parser.add_argument("--texts", type=positive, default=10, metavar="N", help="texts (10)")
-    parser.add_argument("--depths", type=positive, default=4, metavar="N", help="questions about each text (4)")
-    parser.add_argument("--kib", type=positives, default=[8, 16, 32, 64], metavar="LIST", help="sizes of a list")
+    parser.add_argument("--depths", type=positive, default=4, metavar="N",
+                        help="questions about each text (4)")
+    parser.add_argument("--kib", type=positives, default=[8, 16, 32], metavar="LIST", help="sizes of a list")
     parser.add_argument("--methods", type=lambda text: text.split(","), default=METHODS, metavar="LIST")
     parser.add_argument("--threads", type=positive, default=os.cpu_count(), metavar="N")
     parser.add_argument("--machine", default="unknown", help="the machine's name in the result")
@@ -139,8 +142,7 @@ def main():
         parser.error("MODEL and FOLDER are needed")
     given.model, given.folder = given.paths
     given.name = given.name or os.path.basename(os.path.normpath(given.model)).removesuffix(".gguf")
-    given.types, given.window = TYPES, 32
-    assert all(known(kind) for kind in TYPES)
+    given.types = TYPES
     run(given)
 
 
