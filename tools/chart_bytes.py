@@ -11,7 +11,7 @@ import json
 import math
 import sys
 
-WIDTH, LEFT, GAP, PANEL_WIDTH = 920, 74, 20, 122
+WIDTH, LEFT, GAP, PANEL_WIDTH = 920, 74, 30, 112
 TOP, PANEL_HEIGHT, ROW_HEIGHT = 92, 120, 176
 LIGHT = {"text": "#1f2328", "quiet": "#59636e", "grid": "#d1d9e0",
          "f16": "#59636e", "q8_0": "#0969da", "k8v4": "#bc4c00", "q4h": "#1a7f37"}
