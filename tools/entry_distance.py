@@ -3,6 +3,7 @@
 float32 entries, in kvcull and in llama.cpp, on the same files and tokens.
 
     tools/entry_distance.py [options] MODEL...
+    tools/entry_distance.py --alone --windows 20 --tokens 1024 --threads 1 MODEL...     # kvcull only
     tools/entry_distance.py --entries q4_0,q4h --entries k=q8_0,v=q4h MODEL...
 
 The text's tokens are cut into windows, each with BOS in front if the model has one. The reference is kvcull's --math

@@ -3,6 +3,7 @@
 tokens.
 
     tools/int8_distance.py [options] MODEL...
+    tools/int8_distance.py --alone --windows 12 --tokens 500 MODEL...     # kvcull only
     tools/int8_distance.py --types q8_0,q4_0 MODEL...     # converts the models first
 
 The text's tokens are cut into windows, each with BOS in front if the model has one. The reference is kvcull's --math
