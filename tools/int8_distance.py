@@ -3,6 +3,7 @@
 tokens.
 
     tools/int8_distance.py [options] MODEL...
+    tools/int8_distance.py --alone --windows 12 --tokens 500 MODEL...     # kvcull only
     tools/int8_distance.py --types q8_0,q4_0 MODEL...     # converts the models first
 
 The text's tokens are cut into windows, each with BOS in front if the model has one. The reference is kvcull's --math
@@ -14,84 +15,20 @@ when neither quantizes activations. KL is the Kullback-Leibler divergence from t
 per token. The excess over llama.cpp's KL with the same entries has a standard error from the windows' differences.
 """
 import argparse
-import json
 import os
 import sys
 import tempfile
 
-from llama_engine import (Llama, add_model_options, bring_llama, every_model, fail, kvcull, kvcull_json, made, parse,
-                          positive)
-
-TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "real", "prose.txt")
-ROWS = 16  # processed at once, in float64
+from distance import (Distance, add_options, header, line, our_logits, standard_error, their_logits, windows_of)
+from llama_engine import Llama, bring_llama, every_model, made, parse
 
 
-class Distance:
-    """The distance of one program's rows of logits from the reference."""
-
-    def __init__(self, label, entries, logits, beside=None):
-        """logits(window) returns [n, vocab]; beside: the Distance to compare with."""
-        self.label, self.entries, self.logits, self.beside = label, entries, logits, beside
-        self.windows, self.same, self.surprise = [], 0, []
-
-    def add(self, np, measure, other, tokens):
-        """Adds rows [n, vocab] of the reference and the other; tokens: the window's n tokens. Each row predicts the
-        next token."""
-        divergence = []
-        for at in range(0, len(tokens), ROWS):
-            p, q = (logs(np, rows[at:at + ROWS]) for rows in (measure, other))
-            divergence += (np.exp(p) * (p - q)).sum(1).tolist()
-            self.same += int((p.argmax(1) == q.argmax(1)).sum())
-            following = tokens[at + 1:at + 1 + ROWS]
-            self.surprise += (-q[np.arange(len(following)), following]).tolist()
-        self.windows.append(divergence)
-
-    def above(self, np):
-        """Returns the mean over windows of the excess over the other's KL, and its standard error."""
-        if self.beside is None or len(self.windows) < 2:
-            return ""
-        each = [np.mean(ours) - np.mean(theirs) for ours, theirs in zip(self.windows, self.beside.windows)]
-        return f"{np.mean(each):+.2g} ± {np.std(each, ddof=1) / len(each) ** 0.5:.2g}"
-
-
-def logs(np, rows):
-    """Returns log probabilities in float64."""
-    rows = np.asarray(rows, dtype=np.float64)
-    rows = rows - rows.max(1, keepdims=True)
-    return rows - np.log(np.exp(rows).sum(1, keepdims=True))
-
-
-def our_logits(np, arguments, path, tokens, math, entries, out):
-    """Returns kvcull's logits [n, vocab], read from a safetensors file with one tensor: eight bytes of length, JSON,
-    values."""
-    ids = out + ".tokens"
-    with open(ids, "w", encoding="ascii") as file:
-        file.write(",".join(map(str, tokens)))
-    kvcull(arguments.kvcull, "logits", "-m", path, "--tokens", "@" + ids, "--math", math, "--kv-type", entries,
-           "-o", out, "-q")
-    with open(out, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        tensor = json.loads(file.read(length))["logits"]
-    return np.memmap(out, np.float32, "r", 8 + length + tensor["data_offsets"][0], tuple(tensor["shape"]))
-
-
-def their_logits(np, llama, tokens):
-    llama.clear()
-    llama.load([(token, i, 0) for i, token in enumerate(tokens)], True)
-    llama.compute()
-    return np.ctypeslib.as_array(llama.logits(), shape=(len(tokens) * llama.vocab,)).reshape(len(tokens), llama.vocab)
-
-
-def windows_of(arguments, path):
-    """Returns lists of --tokens ids."""
-    tokenize = ("tokenize", "-m", path, "-f", arguments.text)
-    ids = kvcull_json(arguments.kvcull, *tokenize, "--no-bos")["tokens"]
-    with_bos = kvcull_json(arguments.kvcull, *tokenize)["tokens"]
-    bos = with_bos[:len(with_bos) - len(ids)]
-    each = arguments.tokens - len(bos)
-    if len(ids) < each * arguments.windows:
-        fail(f"{arguments.text}: {len(ids)} tokens; {arguments.windows} windows of {arguments.tokens} are more", 3)
-    return [bos + ids[i * each:(i + 1) * each] for i in range(arguments.windows)]
+def above(np, row):
+    """Returns the mean over windows of the excess over the other's KL, and its standard error."""
+    if row.beside is None or len(row.windows) < 2:
+        return ""
+    each = [np.mean(ours) - np.mean(theirs) for ours, theirs in zip(row.windows, row.beside.windows)]
+    return f"{np.mean(each):+.2g} ± {standard_error(np, each):.2g}"
 
 
 def compare(np, arguments, lib, name, path, work):
@@ -125,31 +62,22 @@ def compare(np, arguments, lib, name, path, work):
         for llama in engines:
             llama.close()
 
-    exact = np.exp(np.mean(rows[0].surprise))
+    exact = rows[0].perplexity(np)
     for row in rows:
-        divergence = np.concatenate(row.windows)
-        perplexity = np.exp(np.mean(row.surprise))
-        cells = [name, row.label, row.entries, f"{np.mean(divergence):.3g}", row.above(np),
-                 f"{np.percentile(divergence, 99):.3g}", f"{100 * row.same / len(divergence):.2f} %",
-                 f"{perplexity:.4f}", f"{100 * (perplexity / exact - 1):+.3f} %"]
-        print("| " + " | ".join(cells) + " |", flush=True)
+        perplexity = row.perplexity(np)
+        line([name, row.label, row.entries, f"{row.mean(np):.3g}", above(np, row),
+              f"{np.percentile(np.concatenate(row.windows), 99):.3g}", f"{100 * row.share_same():.2f} %",
+              f"{perplexity:.4f}", f"{100 * (perplexity / exact - 1):+.3f} %"])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_model_options(parser)
-    parser.add_argument("--text", default=TEXT, metavar="FILE", help="the text (tests/real/prose.txt)")
-    parser.add_argument("--tokens", type=positive, default=500, metavar="N", help="tokens of a window (500)")
-    parser.add_argument("--windows", type=positive, default=4, metavar="N", help="number of windows (4)")
-    parser.add_argument("--threads", type=positive, default=os.cpu_count(), metavar="N",
-                        help="threads of llama.cpp (all cores)")
-    parser.add_argument("--alone", action="store_true", help="measure kvcull only, without llama.cpp")
+    add_options(parser, 500)
     arguments = parse(parser)
     lib = None if arguments.alone else bring_llama()
     import numpy as np  # llama_cpp also needs it
-    head = ["file", "logits of", "entries", "KL, mean", "above llama.cpp's", "KL, 99 of 100 below",
-            "likeliest the same", "perplexity", "beside float"]
-    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|", flush=True)
+    header(["file", "logits of", "entries", "KL, mean", "above llama.cpp's", "KL, 99 of 100 below",
+            "likeliest the same", "perplexity", "beside float"])
     for name, path in every_model(arguments):
         with tempfile.TemporaryDirectory() as work:
             compare(np, arguments, lib, name, path, work)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""llama_engine.py - shared by tools/beside_llama.py and tools/int8_distance.py: llama.cpp through llama-cpp-python's
-low-level functions, kvcull as a program, and the models for both.
+"""llama_engine.py - shared by tools/beside_llama.py, tools/int8_distance.py and tools/entry_distance.py: llama.cpp
+through llama-cpp-python's low-level functions, kvcull as a program, and the models for both.
 
 Times measure a single call of llama_decode, without Python's overhead. All other settings are the library's
 defaults: 512 rows at once (n_ubatch), flash attention where it chooses it, repacked weights.
@@ -42,8 +42,9 @@ def bring_llama():
 class Llama:
     """A model and a context. Sequences have separate entries (kv_unified off), like kvcull's sessions."""
 
-    def __init__(self, lib, path, tokens, sequences=1, outputs=False, cache="f16"):
-        """tokens: of the longest sequence. outputs: compute the logits of every row."""
+    def __init__(self, lib, path, tokens, sequences=1, outputs=False, cache="f16", rotate=True):
+        """tokens: of the longest sequence. outputs: compute the logits of every row. rotate: quantized entries are
+        rotated where the library does so by default, which is in heads whose size is a multiple of 64."""
         self.lib = lib
         self.model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
         if not self.model:
@@ -52,10 +53,10 @@ class Llama:
         params = lib.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_seq_max = each * sequences, each, sequences
         params.n_outputs_max = params.n_outputs_max_per_seq = each if outputs else 0
-        types = {"f16": lib.GGML_TYPE_F16, "f32": lib.GGML_TYPE_F32, "q8_0": lib.GGML_TYPE_Q8_0}
-        params.type_k = params.type_v = types[cache]
-        if cache == "q8_0":  # quantized values need it
+        params.type_k = params.type_v = getattr(lib, "GGML_TYPE_" + cache.upper())
+        if cache not in ("f16", "f32"):  # quantized values need it
             params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        os.environ["LLAMA_ATTN_ROT_DISABLE"] = "0" if rotate else "1"  # read when a context is made
         self.context = lib.llama_init_from_model(self.model, params)
         if not self.context:
             fail(f"{path}: llama.cpp makes no context of {tokens} tokens for it")

@@ -26,6 +26,7 @@ BUILD_TESTS = \
 	tests/tools/test_beside_llama.sh \
 	tests/tools/test_context_chart.sh \
 	tests/tools/test_device_report.sh \
+	tests/tools/test_equal_bytes.sh \
 	tests/tools/test_gpu_check.sh \
 	tests/tools/test_ranks_plan.sh
 SHELL_TESTS += $(BUILD_TESTS)

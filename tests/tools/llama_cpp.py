@@ -10,7 +10,9 @@ import tempfile
 import types
 
 __version__ = "0"
-GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0 = 0, 1, 8
+GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q8_0, GGML_TYPE_IQ4_NL = 0, 1, 2, 3, 8, 20
+ENTRIES = {GGML_TYPE_F32: "f32", GGML_TYPE_F16: "f16", GGML_TYPE_Q4_0: "q4_0", GGML_TYPE_Q4_1: "q4_1",
+           GGML_TYPE_Q8_0: "q8_0", GGML_TYPE_IQ4_NL: "iq4_nl"}
 LLAMA_FLASH_ATTN_TYPE_ENABLED = 1
 
 
@@ -54,9 +56,13 @@ def llama_vocab_n_tokens(path):
 
 
 def llama_init_from_model(path, options):
-    assert options.type_k != GGML_TYPE_Q8_0 or options.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_ENABLED
+    quantized = options.type_k not in (GGML_TYPE_F32, GGML_TYPE_F16)
+    assert not quantized or options.flash_attn_type == LLAMA_FLASH_ATTN_TYPE_ENABLED
     assert options.type_k == options.type_v and options.n_ctx == options.n_batch * options.n_seq_max
     options.path = path
+    options.entries = ENTRIES[options.type_k]
+    if options.entries == "q4_0" and os.environ["LLAMA_ATTN_ROT_DISABLE"] == "0":
+        options.entries = "q4h"  # Q4_0 of rotated entries
     return options
 
 
@@ -71,10 +77,10 @@ def llama_decode(options, batch):
     if not (batch.logits[0] and batch.pos[0] == 0):
         return 0
     tokens = ",".join(str(batch.token[i]) for i in rows)
-    entries = {GGML_TYPE_F32: "f32", GGML_TYPE_F16: "f16", GGML_TYPE_Q8_0: "q8_0"}[options.type_k]
     with tempfile.TemporaryDirectory() as work:
         out = os.path.join(work, "out")
-        kvcull("logits", "-m", options.path, "--tokens", tokens, "--math", "float", "--kv-type", entries, "-o", out, "-q")
+        kvcull("logits", "-m", options.path, "--tokens", tokens, "--math", "float", "--kv-type", options.entries, "-o", out,
+               "-q")
         with open(out, "rb") as file:
             stored = file.read()
     values = stored[8 + int.from_bytes(stored[:8], "little"):]

@@ -1,7 +1,7 @@
 #!/bin/sh
-# tools/beside_llama.py and tools/int8_distance.py with a llama_cpp that is kvcull itself (tests/tools/llama_cpp.py):
-# every cell of their tables, a distance of zero, a known distance, errors. PYTHON is an interpreter; only distances
-# need numpy.
+# tools/beside_llama.py, tools/int8_distance.py and tools/entry_distance.py with a llama_cpp that is kvcull itself
+# (tests/tools/llama_cpp.py): every cell of their tables, a distance of zero, a known distance, errors. PYTHON is an
+# interpreter; only distances need numpy.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 python=${PYTHON:-python3}
@@ -31,7 +31,7 @@ wrong() {
     has "^$1.py: .*$pattern" "$work/err"
 }
 ok mkmodel --shape tiny --type q8_0 -o "$work/tiny.gguf"
-for name in beside_llama int8_distance; do
+for name in beside_llama int8_distance entry_distance; do
     wrong 2 'no model is named' $name
     wrong 2 '0: not a number from 1' $name --threads 0 "$work/tiny.gguf"
     wrong 2 'nosuch.*--help lists' $name --nosuch 1
@@ -44,6 +44,8 @@ for name in beside_llama int8_distance; do
     that "help of $name" [ $status = 0 ]
     has '^ *tools/' "$work/out"
 done
+wrong 2 'q9: not a type of entries' entry_distance --entries q4_0,q9 "$work/tiny.gguf"
+wrong 2 'q4h: f16 or one of' entry_distance --beside q4h "$work/tiny.gguf"
 wrong 2 'exact8: float, int8 or fast' beside_llama --math float,exact8 "$work/tiny.gguf"
 wrong 4 'none/kvcull: .*./dev build' beside_llama --kvcull "$work/none/kvcull" "$work/tiny.gguf"
 
@@ -99,4 +101,18 @@ kv logits -m "$work/demo.gguf" --tokens "@$work/ids" --math int8 --json -q >"$wo
 that 'the divergence that kvcull logits prints' "$python" -c 'import json, sys
 printed = json.load(open(sys.argv[1]))["distance"]["divergence"]
 sys.exit(abs(printed - float(sys.argv[2])) > 0.006 * printed)' "$work/json" "$divergence"
+# Types of entries: llama.cpp's rotated Q4_0 entries are kvcull's Q4H, its others kvcull's of the same name.
+tool entry_distance --types q4_0 --windows 2 --tokens 40 --text "$work/text" --entries q8_0,q4_0,q4h --entries k=q8_0,v=q4h \
+    --beside f32,q4_0 "$demo"
+that 'entry_distance' [ $status = 0 ]
+that 'eight rows' [ "$(grep -c '^| demo q4_0 |' "$work/out")" = 8 ]
+that 'bits of an element' [ "$(for i in 1 2 3 4 5; do cell $i 4; done | tr '\n' ' ')" = '32.00 8.50 4.50 4.50 6.50 ' ]
+that 'the measure is no distance from itself' [ "$(cell 1 2) $(cell 1 3) $(cell 1 5) $(cell 1 7)" = 'kvcull f32 0 100.00 %' ]
+that 'F32 entries of llama.cpp neither' [ "$(cell 6 2) $(cell 6 3) $(cell 6 5)" = 'llama.cpp f32 0' ]
+that 'rotated entries' [ "$(cell 7 2) $(cell 7 3) $(cell 7 5)" = "llama.cpp q4_0 $(cell 4 5)" ]
+that 'are the measure of the ratio' [ "$(cell 7 6) $(cell 4 6)" = '1.000 1.000' ]
+that 'unrotated entries' [ "$(cell 8 2) $(cell 8 3) $(cell 8 5)" = "llama.cpp, unrotated q4_0 $(cell 3 5)" ]
+tool entry_distance --alone --types q4_0 --windows 1 --tokens 40 --text "$work/text" --entries q4_0 "$demo"
+that 'entry_distance --alone' [ "$status $(grep -c '^| demo q4_0 |' "$work/out") $(cell 2 6)" = '0 2 1.000' ]
+nothing_left "$TMPDIR"
 finish
