@@ -49,7 +49,7 @@ def test_types_of_keys_and_values(model, demo, program, types, key, value):
     said = program("run", "-m", demo, "-p", TEXT, "-n", 12, "--temp", 0, "-q", "--kv-type", types)
     session = model.session(cache_type=types)
     assert session.answer(TEXT, tokens=12, temperature=0).strip() == said.strip()
-    assert session.stats.entry_bytes == key + value
+    assert session.stats().entry_bytes == key + value
 
 
 @pytest.mark.parametrize("types", ["q9", "k=f16", "k=f16,v=q5_0", ""])
