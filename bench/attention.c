@@ -40,8 +40,10 @@ static void decode(struct kvc_measure *m, uint32_t variant) {
         {32, 8, 128, 8192, KVC_Q8_0, false, true}, {32, 8, 64, 8192, KVC_Q8_0, false, false},
         {32, 8, 64, 8192, KVC_Q8_0, false, true},  {12, 12, 64, 8192, KVC_Q8_0, false, false},
         {12, 12, 64, 8192, KVC_Q8_0, false, true}, {32, 8, 128, 8192, KVC_F32, false, false},
-        {8, 1, 256, 32768, KVC_F16, false, false}};
-    _Static_assert(sizeof caches / sizeof *caches == 17, "kvc_measure_decode_attention has as many variants");
+        {8, 1, 256, 32768, KVC_F16, false, false}, {32, 8, 128, 8192, KVC_Q4H, false, true},
+        {32, 8, 64, 8192, KVC_Q4H, false, true},   {12, 12, 64, 8192, KVC_Q4H, false, true},
+        {32, 8, 128, 8192, KVC_Q4H, false, false}};
+    _Static_assert(sizeof caches / sizeof *caches == 21, "kvc_measure_decode_attention has as many variants");
     cache_row(m, &caches[variant], 1);
 }
 
@@ -74,6 +76,6 @@ static void int8(struct kvc_measure *m, uint32_t variant) {
 }
 
 const struct kvc_measure_operation kvc_measure_int8_attention[] = {{"attention", int8, 12}, {NULL, NULL, 0}};
-const struct kvc_measure_operation kvc_measure_decode_attention[] = {{"attention", decode, 17}, {NULL, NULL, 0}};
+const struct kvc_measure_operation kvc_measure_decode_attention[] = {{"attention", decode, 21}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_prefill_attention[] = {
     {"attention", prefill, 9}, {"groups", groups, 24}, {NULL, NULL, 0}};

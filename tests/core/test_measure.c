@@ -127,7 +127,7 @@ static void every_table(void **state) {
     static const struct {
         const char *name;
         unsigned rows;
-    } tables[] = {{"attention-decode", 17},
+    } tables[] = {{"attention-decode", 21},
                   {"attention-prefill", 33},
                   {"attention-int8", 12},
                   {"select", 80},

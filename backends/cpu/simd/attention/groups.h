@@ -9,49 +9,59 @@
 
 #define NEVER_INLINE __attribute__((noinline))
 
-/* Adds the high bits to the low four bits of a whole group. Eight channels are a word. */
-INLINE void add_high_bits(enum kvc_type type, kvc_i8 *to, const unsigned char *high) {
-    uint64_t word, low;
-    for (unsigned i = 0; i < 4; i++) {
-        if (type == KVC_Q5H) { /* byte e of the word becomes 16 if bit e of the high byte is 1 */
-            word = high[i] * UINT64_C(0x0101010101010101) & UINT64_C(0x8040201008040201);
-            word = (word + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7 & UINT64_C(0x0101010101010101);
-        } else {
-            memcpy(&word, high, sizeof word);
-            word = word >> 2 * i & UINT64_C(0x0303030303030303);
-        }
-        memcpy(&low, to + 8 * i, sizeof low);
-        low |= word << 4;
-        memcpy(to + 8 * i, &low, sizeof low);
+#define EACH_BYTE(x) (UINT64_C(0x0101010101010101) * (x))
+
+/* Returns the high bits of eight codes, one code in a byte. `word` is the number of the eight channels in the group. */
+INLINE uint64_t high_bits(enum kvc_type type, const unsigned char *high, unsigned word) {
+    uint64_t bits;
+    if (type == KVC_Q5H) { /* byte e becomes 16 if bit e of the high byte is 1 */
+        bits = EACH_BYTE((uint64_t)high[word]) & UINT64_C(0x8040201008040201);
+        return ((bits + EACH_BYTE(0x7f)) >> 7 & EACH_BYTE(1)) << 4;
+    }
+    memcpy(&bits, high, sizeof bits);
+    return (bits >> 2 * word & EACH_BYTE(3)) << 4;
+}
+
+/* Writes the quants of a whole group whose codes are the quants plus `half`, or minus the quants if `minus`. Eight
+ * channels are computed as one word of bytes. */
+INLINE void whole_quants(enum kvc_type type, unsigned half, bool minus, kvc_i8 *to, const unsigned char *q) {
+    /* code - half is code + 0x80 - half, and half - code is 0x7f - code + 1 + half, each with bit 7 flipped. No sum of
+     * a byte carries into the next. Signs are random, so that a branch would be slow. */
+    const uint64_t flip = EACH_BYTE(minus ? 0x7f : 0), add = EACH_BYTE(minus ? half + 1 : 0x80 - half);
+    uint64_t four[2];
+    memcpy(four, q, sizeof four);
+    UNROLL
+    for (unsigned w = 0; w < 4; w++) {
+        uint64_t code = four[w % 2] >> w / 2 * 4 & EACH_BYTE(15);
+        if (type == KVC_Q5H || type == KVC_Q6H)
+            code |= high_bits(type, q + 16, w);
+        if (half)
+            code = ((code ^ flip) + add) ^ EACH_BYTE(0x80);
+        memcpy(to + 8 * w, &code, sizeof code);
     }
 }
 
-/* Writes the quants of a group of n channels from `q` on. Inlined for each type, and for whole groups. */
-INLINE void group_quants(enum kvc_type type, kvc_i8 *to, const unsigned char *q, size_t n) {
+/* Writes the quants of a group of n channels from `q` on, or minus the quants if `minus`. Inlined for each type, and
+ * for whole groups. */
+INLINE void group_quants(enum kvc_type type, bool minus, kvc_i8 *to, const unsigned char *q, size_t n) {
     static const kvc_i8 iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     const int half = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 ? 0 : 8;
+    const unsigned char *high = q + kvc_min_u64(n, 16);
     if (type == KVC_Q8_0) {
         memcpy(to, q, n);
-        return;
-    }
-    if (n == KVC_ENTRY_GROUP) {
-        for (unsigned e = 0; e < 16; e++) {
-            to[e] = (kvc_i8)(q[e] & 15);
-            to[16 + e] = (kvc_i8)(q[e] >> 4);
-        }
-        if (type == KVC_Q5H || type == KVC_Q6H)
-            add_high_bits(type, to, q + 16);
-    } else {
-        const unsigned char *high = q + kvc_min_u64(n, 16);
+    } else if (type == KVC_IQ4_NL) {
         for (size_t e = 0; e < n; e++)
-            to[e] = (kvc_i8)(type == KVC_Q5H   ? KVC_CODE5(q, high, e)
+            to[e] = (kvc_i8)(minus ? -iq4[KVC_CODE4(q, e)] : iq4[KVC_CODE4(q, e)]);
+    } else if (n == KVC_ENTRY_GROUP) {
+        whole_quants(type, (unsigned)half, minus, to, q);
+    } else {
+        for (size_t e = 0; e < n; e++) {
+            const int code = type == KVC_Q5H   ? KVC_CODE5(q, high, e)
                              : type == KVC_Q6H ? KVC_CODE6(q, high, e)
-                                               : KVC_CODE4(q, e));
+                                               : KVC_CODE4(q, e);
+            to[e] = (kvc_i8)(minus ? half - code : code - half);
+        }
     }
-    for (size_t e = 0; e < n && type == KVC_IQ4_NL; e++)
-        to[e] = iq4[to[e]];
-    for (size_t e = 0; e < n && type != KVC_IQ4_NL && half; e++)
-        to[e] = (kvc_i8)(to[e] - half);
 }
 
 /* Dequantizes a row [d] whose groups have `bytes` bytes. Inlined for each type. */
@@ -62,9 +72,9 @@ INLINE void dequantize_groups(enum kvc_type type, size_t bytes, float *to, const
         const unsigned char *q = row + (type == KVC_Q4_1 ? 4 : 2);
         kvc_i8 quant[KVC_ENTRY_GROUP];
         if (n == KVC_ENTRY_GROUP)
-            group_quants(type, quant, q, KVC_ENTRY_GROUP);
+            group_quants(type, false, quant, q, KVC_ENTRY_GROUP);
         else
-            group_quants(type, quant, q, n);
+            group_quants(type, false, quant, q, n);
         size_t e = 0;
         for (; e + LANES <= n; e += LANES) {
             const vf x = vf_load_i8(quant + e);

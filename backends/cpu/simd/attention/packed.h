@@ -10,13 +10,9 @@
 
 /* Rewrites a group of n channels as Q8_0 with a scale that is not negative. */
 INLINE void group_to_q8(enum kvc_type type, unsigned char *to, const unsigned char *group, size_t n) {
-    kvc_i8 *quant = (kvc_i8 *)to + 2;
-    const int minus = group[1] >> 7; /* -x = (x ^ -1) + 1 */
-    group_quants(type, quant, group + 2, n);
+    group_quants(type, group[1] >> 7, (kvc_i8 *)to + 2, group + 2, n);
     to[0] = group[0];
     to[1] = group[1] & 0x7f;
-    for (size_t e = 0; e < n && type != KVC_Q8_0; e++)
-        quant[e] = (kvc_i8)((quant[e] ^ -minus) + minus);
 }
 
 #define PACKED_AHEAD 8u /* rows prefetched ahead of use */
