@@ -23,7 +23,7 @@ static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool 
     size_t n;
     memset(o, 0, sizeof *o);
     o->kind = (enum kvc_score_kind)kvc_verify_range(v, 0, 3);
-    if (v->further == KVC_FURTHER_integers && kvc_verify_range(v, 0, 3))
+    if ((v->further == KVC_FURTHER_integers || v->further == KVC_FURTHER_packed) && kvc_verify_range(v, 0, 3))
         o->kind = KVC_SCORE_EXACT;
     o->by_page = o->kind == KVC_SCORE_PAGE_CHANNELS || o->kind == KVC_SCORE_PAGE_BOUND;
     o->page = o->by_page ? kvc_verify_page(v) : 1;

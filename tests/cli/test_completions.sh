@@ -26,7 +26,8 @@ if command -v bash >/dev/null; then
         some "$method"
     done
     offers kvcull run --kv-type q
-    is q8_0
+    some q8_0 q4_0 q4h q6h
+    none f16
     offers kvcull convert --type ''
     some q4_k f16
     offers kvcull run --threads ''

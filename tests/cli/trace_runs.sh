@@ -13,6 +13,7 @@ add demo full
 append demo full
 attention demo full
 scale caps full
+hadamard rotated full
 convolve delta full
 delta_rule delta full
 linear_int8 blocks full
@@ -73,18 +74,19 @@ trace_models() {
 }
 trace_model() {
     case $1 in
-    demo) echo "$demo" ;;
+    demo | rotated) echo "$demo" ;;
     caps) echo "$source/tests/data/golden/gemma2/model.gguf" ;;
     delta) echo "$source/tests/data/golden/qwen3-next/model.gguf" ;;
     *) echo "$work/$1.gguf" ;;
     esac
 }
 
-# traced FILE MODEL POLICY OPTIONS...: runs a prompt and decode steps with a trace.
+# traced FILE MODEL POLICY OPTIONS...: runs a prompt and decode steps with a trace. The entries of `rotated` are q4h.
 traced() {
-    to=$1 model=$(trace_model "$2") policy=$3
+    to=$1 model=$(trace_model "$2") policy=$3 types=f32
+    [ "$2" = rotated ] && types=q4h
     shift 3
-    kv logits -m "$model" --tokens "@$work/tokens" --prompt 290 --kv "$policy" --trace "$to" -q "$@" >"$work/out" \
+    kv logits -m "$model" --tokens "@$work/tokens" --prompt 290 --kv "$policy" --trace "$to" -q --kv-type $types "$@" >"$work/out" \
         2>"$work/err" </dev/null
 }
 
