@@ -503,15 +503,38 @@ static void answers_are_kept_whole(void **state) {
     kvc_engine_close(engine);
 }
 
+/* The choices of --kv-type are the library's types of entries, and an example of two types. */
+static void test_kv_choices(void **state) {
+    (void)state;
+    char choices[] = "|" CLI_KV_CHOICES "|", name[40];
+    struct kvc_entry_types found;
+    size_t listed = 0, types = 0;
+    for (int type = 0; type < KVC_ANY_TYPE; type++) {
+        snprintf(name, sizeof name, "|%s|", kvc_type_name((enum kvc_type)type));
+        types += kvc_entry_types_valid(kvc_entry_types((enum kvc_type)type));
+        assert_int_equal(strstr(choices, name) != NULL, kvc_entry_types_valid(kvc_entry_types((enum kvc_type)type)));
+    }
+    for (char *choice = strtok(choices, "|"); choice; choice = strtok(NULL, "|"), listed++)
+        assert_true(kvc_entry_types_from_name(choice, &found));
+    assert_int_equal(listed, types + 1);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(options_are_read),      cmocka_unit_test(wrong_options_are_refused),
-        cmocka_unit_test(near_names_are_found),  cmocka_unit_test(numbers_are_readable),
-        cmocka_unit_test(tables_stay_narrow),    cmocka_unit_test(any_bytes_are_json),
-        cmocka_unit_test(token_lists_are_read),  cmocka_unit_test(files_appear_when_complete),
-        cmocka_unit_test(characters_are_whole),  cmocka_unit_test(progress_ends),
-        cmocka_unit_test(progress_estimates),    cmocka_unit_test(answers_are_kept_whole),
-        cmocka_unit_test(differences_are_found), cmocka_unit_test(turns_are_the_conversation)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kv_choices),
+                                       cmocka_unit_test(options_are_read),
+                                       cmocka_unit_test(wrong_options_are_refused),
+                                       cmocka_unit_test(near_names_are_found),
+                                       cmocka_unit_test(numbers_are_readable),
+                                       cmocka_unit_test(tables_stay_narrow),
+                                       cmocka_unit_test(any_bytes_are_json),
+                                       cmocka_unit_test(token_lists_are_read),
+                                       cmocka_unit_test(files_appear_when_complete),
+                                       cmocka_unit_test(characters_are_whole),
+                                       cmocka_unit_test(progress_ends),
+                                       cmocka_unit_test(progress_estimates),
+                                       cmocka_unit_test(answers_are_kept_whole),
+                                       cmocka_unit_test(differences_are_found),
+                                       cmocka_unit_test(turns_are_the_conversation)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
