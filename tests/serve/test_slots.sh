@@ -82,7 +82,9 @@ serve gap -m "$demo" --sessions "$work/two" -q
 client test_slots.py "$url" holds_two "$work/talks"
 ends
 serve narrow -m "$demo" --sessions "$work/two" --mem $((bytes * 3 / 4)) -q
-ends # sessions have been loaded by then
+tries=0 # sessions are loaded after the start
+until grep -q 'no room' "$work/narrow.err" || [ $((tries += 1)) -gt 100 ]; do sleep 0.1; done
+ends
 that 'the older one has no room' grep -q 'slot-0.kv: there is no room' "$work/narrow.err"
 that 'that alone' [ "$(grep -c 'no room' "$work/narrow.err")" = 1 ]
 serve few -m "$demo" --sessions "$work/few" --keep 1 -q
