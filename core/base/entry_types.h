@@ -50,6 +50,10 @@
 /* clang-format on */
 
 #define KVC_ENTRY_GROUP 32
+/* KVC_GROUP_<NAME> is the number of bytes of a full group. */
+#define KVC_GROUP_BYTES(a, NAME, name, scales, bits, high, rotated)                                                    \
+    KVC_GROUP_##NAME = (scales) ? (scales) + (high) + KVC_ENTRY_GROUP * ((bits) == 8 ? 8 : 4) / 8 : 0,
+enum { KVC_ENTRY_TYPES(KVC_GROUP_BYTES, ) };
 
 /* The quant of channel e before its offset is subtracted, from the bytes q of the group's quants and h of its high
  * bits. */

@@ -44,14 +44,13 @@ INLINE void whole_quants(enum kvc_type type, unsigned half, bool minus, kvc_i8 *
 /* Writes the quants of a group of n channels from `q` on, or minus the quants if `minus`. Inlined for each type, and
  * for whole groups. */
 INLINE void group_quants(enum kvc_type type, bool minus, kvc_i8 *to, const unsigned char *q, size_t n) {
-    static const kvc_i8 iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     const int half = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 ? 0 : 8;
     const unsigned char *high = q + kvc_min_u64(n, 16);
     if (type == KVC_Q8_0) {
         memcpy(to, q, n);
     } else if (type == KVC_IQ4_NL) {
         for (size_t e = 0; e < n; e++)
-            to[e] = (kvc_i8)(minus ? -iq4[KVC_CODE4(q, e)] : iq4[KVC_CODE4(q, e)]);
+            to[e] = (kvc_i8)(minus ? -kvc_iq4_value(KVC_CODE4(q, e)) : kvc_iq4_value(KVC_CODE4(q, e)));
     } else if (n == KVC_ENTRY_GROUP) {
         whole_quants(type, (unsigned)half, minus, to, q);
     } else {
@@ -94,19 +93,19 @@ static NEVER_INLINE void dequantize_packed(enum kvc_type type, float *to, const 
             to[c] = kvc_bf16_to_f32(KVC_LOAD_U16(row + 2 * c));
         return;
     case KVC_Q4_1:
-        dequantize_groups(KVC_Q4_1, 20, to, row, d);
+        dequantize_groups(KVC_Q4_1, KVC_GROUP_Q4_1, to, row, d);
         return;
     case KVC_IQ4_NL:
-        dequantize_groups(KVC_IQ4_NL, 18, to, row, d);
+        dequantize_groups(KVC_IQ4_NL, KVC_GROUP_IQ4_NL, to, row, d);
         return;
     case KVC_Q5H:
-        dequantize_groups(KVC_Q5H, 22, to, row, d);
+        dequantize_groups(KVC_Q5H, KVC_GROUP_Q5H, to, row, d);
         return;
     case KVC_Q6H:
-        dequantize_groups(KVC_Q6H, 26, to, row, d);
+        dequantize_groups(KVC_Q6H, KVC_GROUP_Q6H, to, row, d);
         return;
     default:
-        dequantize_groups(KVC_Q4_0, 18, to, row, d);
+        dequantize_groups(KVC_Q4_0, KVC_GROUP_Q4_0, to, row, d);
         return;
     }
 }

@@ -53,13 +53,13 @@ INLINE bool reads_stored(const struct kvc_entry_format *format) {
 static void rewrite_rows(enum kvc_type type, size_t bytes, enum kvc_type read, const unsigned char *const *rows,
                          uint32_t low, uint32_t high, size_t d, unsigned char *to, size_t to_bytes) {
     if (read == KVC_Q8_0 && type == KVC_Q5H)
-        rows_to_q8(KVC_Q5H, 22, rows, low, high, d, to, to_bytes);
+        rows_to_q8(KVC_Q5H, KVC_GROUP_Q5H, rows, low, high, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type == KVC_Q6H)
-        rows_to_q8(KVC_Q6H, 26, rows, low, high, d, to, to_bytes);
+        rows_to_q8(KVC_Q6H, KVC_GROUP_Q6H, rows, low, high, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type == KVC_IQ4_NL)
-        rows_to_q8(KVC_IQ4_NL, 18, rows, low, high, d, to, to_bytes);
+        rows_to_q8(KVC_IQ4_NL, KVC_GROUP_IQ4_NL, rows, low, high, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type != KVC_Q8_0)
-        rows_to_q8(KVC_Q4_0, 18, rows, low, high, d, to, to_bytes);
+        rows_to_q8(KVC_Q4_0, KVC_GROUP_Q4_0, rows, low, high, d, to, to_bytes);
     for (uint32_t i = low; i < high && (read != KVC_Q8_0 || type == KVC_Q8_0); i++) {
         prefetch_packed(rows, i, high, bytes);
         if (type == read)
