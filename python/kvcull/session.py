@@ -215,6 +215,16 @@ class Session(Closing):
         """Returns the text of an answer, with the options of `generate`."""
         return self.generate(prompt, **options).finish()
 
+    def fork(self) -> "Session":
+        """Returns a copy of the session. Both continue independently, with the bits that one session would compute."""
+        self._settle()
+        copy = object.__new__(type(self))
+        copy.model, copy.policy, copy._logits = self.model, self.policy, self._logits
+        copy._pending, copy._turn, copy._computed = list(self._pending), object(), None
+        copy._handle = Handle(self._handle.gate, "kvc_session", self.model._handle)
+        self.model.engine._call(lib.kvc_session_fork, self._handle, copy._handle.entry)
+        return copy
+
     # ---- contents ----
 
     def stats(self) -> Stats:

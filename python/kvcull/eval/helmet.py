@@ -1,0 +1,1 @@
+TASKS: list = []
