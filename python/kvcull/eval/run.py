@@ -171,6 +171,7 @@ class Runner:
     def run(self, task: Task, data: Folder) -> None:
         """Runs a task at all lengths. All records are checked first."""
         for length in self.plan.lengths:
+            data = Folder(data.path)  # whose hash is that of this length's files
             samples, count = self._samples(task, data, length)
             for index, sample in samples:
                 self._say(f"{task.name} of {length} tokens: sample {index + 1} of {count}")
