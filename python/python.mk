@@ -20,18 +20,42 @@ python_files = \
 	python/kvcull/replay.py \
 	python/kvcull/sampling.py \
 	python/kvcull/session.py \
+	python/kvcull/eval/__init__.py \
+	python/kvcull/eval/__main__.py \
+	python/kvcull/eval/conversations.py \
+	python/kvcull/eval/data.py \
+	python/kvcull/eval/figures.py \
+	python/kvcull/eval/helmet.py \
+	python/kvcull/eval/infinitebench.py \
+	python/kvcull/eval/lm.py \
+	python/kvcull/eval/longbench.py \
+	python/kvcull/eval/longwriting.py \
+	python/kvcull/eval/prompts.py \
+	python/kvcull/eval/provenance.py \
+	python/kvcull/eval/report.py \
+	python/kvcull/eval/results.py \
+	python/kvcull/eval/run.py \
+	python/kvcull/eval/scores.py \
+	python/kvcull/eval/summary.py \
+	python/kvcull/eval/task.py \
 	python/examples/compare_methods.py \
+	python/tests/benchmark_files.py \
 	python/tests/conftest.py \
 	python/tests/test_documents.py \
+	python/tests/test_eval_command.py \
+	python/tests/test_figures.py \
 	python/tests/test_fork.py \
 	python/tests/test_grammar.py \
 	python/tests/test_host.py \
 	python/tests/test_interface.py \
 	python/tests/test_interrupt.py \
+	python/tests/test_lm_eval.py \
 	python/tests/test_model.py \
 	python/tests/test_policy.py \
 	python/tests/test_replay.py \
+	python/tests/test_scores.py \
 	python/tests/test_session.py \
+	python/tests/test_tasks.py \
 	python/tests/test_transformers.py
 EXTRA_DIST += $(python_files)
 SHELL_TESTS += tests/python/test_python.sh tests/python/test_install.sh

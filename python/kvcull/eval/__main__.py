@@ -85,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--show", type=int, default=0, metavar="N", help="print the first N samples of each task")
     run.add_argument("--seed", type=int, default=0, help="seed of methods that draw at random")
     run.add_argument("-q", "--quiet", action="store_true", help="no progress")
+    commands.add_parser("lm", add_help=False, help="lm-eval's command with the model kvcull: lm run --model kvcull ...")
     report = commands.add_parser("report", help="tables and figures of results")
     report.add_argument("files", nargs="+", metavar="RESULTS.jsonl")
     report.add_argument("--out", metavar="FILE.html", help="the report: one file without outside links")
@@ -163,8 +164,11 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status: 0 for success, 1 for an error, 2 for wrong arguments, 130 after Ctrl-C."""
-    options = _parser().parse_args(arguments)
     try:
+        if list(arguments[:1]) == ["lm"]:
+            from . import lm
+            return lm.main(arguments[1:])
+        options = _parser().parse_args(arguments)
         if options.command == "list":
             return _list(options.data)
         if options.command == "run":

@@ -5,7 +5,7 @@ Every mark has its number of samples and a 95 % interval, every line its name. E
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .summary import Cell, bytes_text, cells, method_of, wilson
@@ -38,9 +38,12 @@ class Figure:
     columns: Tuple[str, ...]
     rows: List[Tuple[Any, ...]]
     draw: Callable[[Any], Any]
+    _images: Dict[Tuple[str, str], bytes] = field(default_factory=dict)
 
     def image(self, kind: str, foot: str = "") -> bytes:
         """Returns the figure as "svg" or "pdf", with a line about where it comes from below it."""
+        if (kind, foot) in self._images:
+            return self._images[kind, foot]
         plt = pyplot()
         with plt.rc_context(STYLE):
             figure = self.draw(plt)
@@ -50,7 +53,8 @@ class Figure:
             dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
             figure.savefig(stream, format=kind, metadata=dates)
             plt.close(figure)
-        return stream.getvalue()
+        self._images[kind, foot] = stream.getvalue()
+        return self._images[kind, foot]
 
 
 def spread(places: Sequence[float], gap: float) -> List[float]:
@@ -102,7 +106,7 @@ def _marks(axes, xs: Sequence[float], marks: Sequence[Cell], each: bool, **style
         part.set_alpha(0.45)
     for x, one in zip(xs, marks) if each else ():
         axes.annotate(f"n={one.n}", (x, one.score), (3, 3), textcoords="offset points", fontsize=5.5,
-                      color=style["color"])
+                      color=style["color"]).set_in_layout(False)
 
 
 def _note_n(axes, found: Sequence[Cell]) -> bool:
@@ -110,7 +114,7 @@ def _note_n(axes, found: Sequence[Cell]) -> bool:
     counts = {one.n for one in found}
     if len(counts) == 1:
         axes.text(0.99, 0.985, f"n = {counts.pop()} at every mark", transform=axes.transAxes, fontsize=6.5, ha="right",
-                  va="top", color="#555555")
+                  va="top", color="#555555").set_in_layout(False)
     return len(counts) > 1
 
 

@@ -40,16 +40,18 @@ class Prompter:
         self.model, self.raw = model, raw
         self._options = {"template": template, "variables": variables, "date": date}
         self.label = "raw" if raw else " ".join(str(one) for one in (template or "template", variables, date) if one)
-        self._flags = lib.KVC_TOKENIZE_BOS
-        if raw:
-            return
-        if not template and not model.info.has_chat_template:
-            raise UsageError("the model has no chat template; --raw uses none, --template NAME a built-in one")
-        text, marks, _at = self._chat("hello", "?")
-        self._flags = lib.KVC_TOKENIZE_SPECIAL
-        tokens = self._tokenize(text, marks, self._flags)
-        if model.info.bos >= 0 and (len(tokens) == 0 or tokens[0] != model.info.bos):
-            self._flags |= lib.KVC_TOKENIZE_BOS  # the template leaves BOS to the tokenizer
+        self._flags: Optional[int] = None
+
+    def _chat_flags(self) -> int:
+        """Returns how conversations are tokenized. Checks the chat template at the first call."""
+        if self._flags is None:
+            if not self._options["template"] and not self.model.info.has_chat_template:
+                raise UsageError("the model has no chat template; --raw uses none, --template NAME a built-in one")
+            text, marks, _at = self._chat("hello", "?")
+            tokens, bos = self._tokenize(text, marks, lib.KVC_TOKENIZE_SPECIAL), self.model.info.bos
+            left = bos >= 0 and (len(tokens) == 0 or tokens[0] != bos)  # the template leaves BOS to the tokenizer
+            self._flags = lib.KVC_TOKENIZE_SPECIAL | (lib.KVC_TOKENIZE_BOS if left else 0)
+        return self._flags
 
     def _render(self, messages) -> Tuple[bytes, bytes]:
         """Returns a conversation and, for each byte, whether it came from a message."""
@@ -83,8 +85,9 @@ class Prompter:
             front = context.encode("utf-8", "surrogateescape")
             back = asked.text.encode("utf-8", "surrogateescape") + (b" " if opening else b"") + opening
             return front + back, None, len(front), lib.KVC_TOKENIZE_BOS
+        flags = self._chat_flags()
         text, marks, at = self._chat(context, asked.text)
-        return text + opening, marks + bytes(len(opening)), at, self._flags
+        return text + opening, marks + bytes(len(opening)), at, flags
 
     def _turn(self, task: Task, asked: Question) -> np.ndarray:
         """Returns the tokens of a later turn, from the end of the previous answer to the turn's opening."""
@@ -99,7 +102,7 @@ class Prompter:
             raise InputError("the chat template leaves out earlier answers; --raw asks without one")
         at += len(MARK)
         return self._tokenize(text[at:] + opening, marks[at:] + bytes(len(opening)),
-                              self._flags & ~lib.KVC_TOKENIZE_BOS)
+                              self._chat_flags() & ~lib.KVC_TOKENIZE_BOS)
 
     def make(self, task: Task, sample: Sample) -> Prompt:
         """Returns the tokens of a sample, and divides them at the first token that has not only text."""

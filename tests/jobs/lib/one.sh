@@ -111,19 +111,30 @@ names_defined() {
     } | sort -u | paste -sd '|'
 }
 
+# pip_installs SECONDS PACKAGE...: installs packages into build/python.
+pip_installs() {
+    local seconds=$1
+    shift
+    timeout "$seconds" build/python/bin/python -m pip --disable-pip-version-check --retries 1 --timeout 20 install "$@" \
+        </dev/null >>build/python.log 2>&1
+}
+
 # python_packages: exports PYTHON, an interpreter that has what the Python tests need: the system's, or one that pip
-# makes in build/python. Without a network the tests skip and name what is missing.
+# makes in build/python. Without a network the tests skip and name what is missing. torch, transformers and lm-eval take
+# some gigabytes, so they come only if there is room; the tests that need them skip otherwise.
 python_packages() {
-    local packages='cffi jsonschema numpy pytest setuptools wheel' log=build/python.log
+    local packages='cffi jsonschema matplotlib mypy numpy pytest rouge-score setuptools wheel' room
     [ -z "${PYTHON-}" ] || return 0
     if [ ! -e build/python/ready ]; then
-        python3 -c 'import cffi, numpy, pytest, setuptools, wheel, pip' 2>/dev/null && return
+        python3 -c 'import cffi, matplotlib, mypy, numpy, pytest, rouge_score, setuptools, wheel, pip, torch, transformers, lm_eval' \
+            2>/dev/null && return
         mkdir -p build
-        (provide venv) >"$log" 2>&1
+        (provide venv) >build/python.log 2>&1
         rm -rf build/python
         # shellcheck disable=SC2086
-        { python3 -m venv build/python && timeout 300 build/python/bin/python -m pip --disable-pip-version-check \
-            --retries 1 --timeout 20 install $packages; } </dev/null >>"$log" 2>&1 || return 0
+        { python3 -m venv build/python </dev/null >>build/python.log 2>&1 && pip_installs 300 $packages; } || return 0
+        room=$(df -Pk build | awk 'NR == 2 { print int($4 / 1048576) }')
+        [ "$room" -lt 16 ] || pip_installs 900 torch transformers lm-eval || :
         : >build/python/ready
     fi
     export PYTHON=$PWD/build/python/bin/python
