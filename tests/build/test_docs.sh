@@ -95,6 +95,7 @@ done <"$work/documents" >>"$work/wrong"
         }'
     done
     sed -n 's/^\.Fl -\([a-z-]*\).*/any --\1/p' "$man/kvcull.1" # other spellings of options
+    grep -ohE 'add_argument\("[^)]*' python/kvcull/eval/__main__.py | grep -oE '"--[a-z-]+"' | sed 's/"\(.*\)"/any \1/'
     for page in docs/reference/methods/*.md; do
         method=${page##*/} method=${method%.md}
         echo "method $method"
