@@ -13,6 +13,7 @@ python_files = \
 	python/kvcull/errors.py \
 	python/kvcull/generation.py \
 	python/kvcull/grammar.py \
+	python/kvcull/hugging_face.py \
 	python/kvcull/host.py \
 	python/kvcull/model.py \
 	python/kvcull/policy.py \
@@ -52,6 +53,7 @@ python_files = \
 	python/tests/test_lm_eval.py \
 	python/tests/test_model.py \
 	python/tests/test_policy.py \
+	python/tests/test_press.py \
 	python/tests/test_replay.py \
 	python/tests/test_scores.py \
 	python/tests/test_session.py \

@@ -11,6 +11,10 @@
 `policy` has a function for every method. `compress` applies a policy to tensors of another library. `HostMethod` is the
 base class of methods written in Python. docs/how-to/python.md shows all of this.
 """
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from . import policy
 from ._library import ARITHMETIC_VERSION, VERSION
 from .engine import Backend, Engine, Memory, backends
@@ -24,12 +28,23 @@ from .replay import Kept, Replay, Step, compress, replay
 from .sampling import Sampler
 from .session import Session, Stats, decode, prompt_many
 
+if TYPE_CHECKING:
+    from .hugging_face import Press
+
 __version__ = VERSION
+
+
+def press(policy: str | Policy, engine: Engine | None = None, **options: Any) -> Press:
+    """Returns a press for models of transformers: `with press("snapkv:budget=512")(model):` compresses each cache that is
+    filled inside. Needs torch and transformers; see `kvcull.hugging_face.Press`."""
+    from .hugging_face import Press as made
+    return made(policy, engine, **options)
+
 
 __all__ = [
     "ARITHMETIC_VERSION", "Backend", "DiffersError", "Engine", "Estimate", "Generation", "Grammar", "HostMethod",
     "InputError", "Kept", "KvcullError", "Memory", "Method", "Model", "ModelInfo", "Option", "Piece", "Policy",
     "Replay", "ResourceError", "Sampler", "Scores", "Session", "Stage", "Stats", "Step", "UsageError", "VERSION",
     "Values", "backends", "chat_templates", "compress", "convert", "decode", "make_model", "methods", "policy",
-    "prompt_many", "replay", "shapes",
+    "press", "prompt_many", "replay", "shapes",
 ]

@@ -1,0 +1,404 @@
+"""Models of the library transformers: their cache is compressed by a policy, and they can be opened as a `kvcull.Model`.
+
+    from kvcull.hugging_face import press
+    with press("snapkv:budget=512")(model):
+        model.generate(**inputs)
+
+A hook takes each layer's queries, keys and values. The library decides what stays, as in `kvcull.compress`; transformers
+computes attention over it. The module also registers the pipeline "kvcull-text-generation".
+"""
+from __future__ import annotations
+
+import contextlib
+import inspect
+import json
+import os
+import tempfile
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache, Pipeline
+from transformers.cache_utils import DynamicLayer
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.pipelines import PIPELINE_REGISTRY
+
+from .engine import Engine
+from .errors import UsageError
+from .model import Model
+from .policy import Policy
+from .replay import Replay, _engine
+
+NAME = "kvcull_press"  # of the attention in transformers' list
+MARK = "@@kvcull-question@@"  # divides a conversation into context and question
+
+
+class CompressedLayer(DynamicLayer):
+    """A layer of a DynamicCache that holds some entries of each head: keys, values [batch, lists, m, d].
+
+    positions [batch, lists, m]: of the entries; -1 fills up shorter lists and is never attended to. Lists are KV heads,
+    or query heads if the policy has per=head. The length that transformers sees is that of the whole text.
+    """
+
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor):
+        super().__init__()
+        self.lazy_initialization(keys, values)
+        self.keys, self.values, self.seen = keys, values, keys.shape[2]
+        self.positions = np.broadcast_to(np.arange(self.seen), keys.shape[:3])
+
+    def update(self, key_states, value_states, *args, **kwargs):
+        times, rows = self.keys.shape[1] // key_states.shape[1], key_states.shape[2]
+        self.keys = torch.cat([self.keys, key_states.repeat_interleave(times, 1)], dim=2)
+        self.values = torch.cat([self.values, value_states.repeat_interleave(times, 1)], dim=2)
+        new = np.broadcast_to(np.arange(self.seen, self.seen + rows), (*self.positions.shape[:2], rows))
+        self.positions = np.concatenate([self.positions, new], axis=2)
+        self.seen += rows
+        return self.keys, self.values
+
+    def get_seq_length(self) -> int:
+        return self.seen
+
+    def crop(self, tokens_to_remove: int) -> None:
+        raise UsageError("crop: a compressed cache cannot be shortened")
+
+    def keep(self, kept: Sequence[Sequence[np.ndarray]]) -> None:
+        """Drops all entries but those at these positions, [batch][list]."""
+        lists = len(kept[0])
+        times = lists // self.positions.shape[1]
+        if times > 1:  # from KV heads to query heads
+            self.keys, self.values = self.keys.repeat_interleave(times, 1), self.values.repeat_interleave(times, 1)
+            self.positions = self.positions.repeat(times, axis=1)
+        most = max(len(positions) for sample in kept for positions in sample)
+        index = np.zeros((len(kept), lists, most), np.int64)
+        positions = np.full(index.shape, -1, np.int64)
+        for b, sample in enumerate(kept):
+            for h, wanted in enumerate(sample):
+                places = np.nonzero(np.isin(self.positions[b, h], wanted))[0]
+                index[b, h, :len(places)], positions[b, h, :len(wanted)] = places, wanted
+        if most == self.positions.shape[2] and np.array_equal(positions, self.positions):
+            return
+        at = torch.from_numpy(index).to(self.keys.device)[..., None]
+        self.keys = self.keys.gather(2, at.expand(*at.shape[:3], self.keys.shape[3]))
+        self.values = self.values.gather(2, at.expand(*at.shape[:3], self.values.shape[3]))
+        self.positions = positions
+
+    def state(self) -> Tuple[Any, ...]:
+        """Returns the contents, which `restore` brings back."""
+        return self.keys, self.values, self.positions, self.seen
+
+    def restore(self, state: Tuple[Any, ...]) -> None:
+        """Brings back earlier contents."""
+        self.keys, self.values, self.positions, self.seen = state
+
+
+class Running:
+    """What is done with one cache: a replay for each sample of the batch."""
+
+    def __init__(self, press: "Press", modules: Sequence[Any], cache: DynamicCache):
+        self.press, self.cache = press, cache
+        self.order = {module.layer_idx: place for place, module in enumerate(modules)}
+        self.windows = [_window(module) for module in modules]
+        self.replays: List[Replay] = []
+        self.prompted = False  # the prompt has passed all layers
+
+    def prompt(self, layer_idx: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Compresses a layer after its prompt; after the last layer also those whose budget depends on all layers."""
+        place, last = self.order[layer_idx], len(self.order) - 1
+        if k.shape[-1] != v.shape[-1]:
+            raise UsageError("press: keys and values of different sizes cannot be compressed")
+        if place == 0:
+            self.close()
+            self.replays = [Replay(last + 1, q.shape[1], k.shape[1], k.shape[3], self.press.policy, windows=self.windows,
+                                   engine=self.press.engine, **self.press.options) for _sample in range(q.shape[0])]
+        for replay, *rows in zip(self.replays, _host(q), _host(k), _host(v)):
+            replay.prompt(place, *rows)
+        made = CompressedLayer(k, v)
+        made.keep(self._kept(place))
+        self.cache.layers[layer_idx] = made
+        if place == last:
+            for other, its_place in self.order.items():
+                self.cache.layers[other].keep(self._kept(its_place))
+            self.prompted = True
+            if not self.press.acts_in_steps:
+                self.close()
+
+    def step(self, layer_idx: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> Optional[List[List[np.ndarray]]]:
+        """Gives a decode step to the library. Returns the positions that it read, [batch][list]; None: all."""
+        place = self.order[layer_idx]
+        for replay, *rows in zip(self.replays, _host(q), _host(k), _host(v)):
+            replay.step(place, *(row[0] for row in rows))
+        if not self.press.selects:
+            return None
+        return [[replay.reads(place, head) for head in range(replay.lists(place))] for replay in self.replays]
+
+    def evict(self, layer_idx: int) -> None:
+        """Drops what the library dropped in the last step."""
+        self.cache.layers[layer_idx].keep(self._kept(self.order[layer_idx]))
+
+    def _kept(self, place: int) -> List[List[np.ndarray]]:
+        return [[replay.positions(place, head) for head in range(replay.lists(place))] for replay in self.replays]
+
+    def close(self) -> None:
+        """Closes the replays."""
+        for replay in self.replays:
+            replay.close()
+        self.replays = []
+
+
+def _host(tensor: torch.Tensor) -> Iterator[np.ndarray]:
+    """Returns each sample's rows, float32 [n, heads, d], of a tensor [batch, heads, n, d]."""
+    return iter(np.ascontiguousarray(tensor.detach().float().cpu().numpy().transpose(0, 2, 1, 3)))
+
+
+def _window(module: Any) -> int:
+    """Returns the sliding window of a layer; 0: none."""
+    types = getattr(module.config, "layer_types", None)
+    slides = types is None or types[module.layer_idx] == "sliding_attention"
+    return (getattr(module.config, "sliding_window", None) or 0) if slides else 0
+
+
+def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allowed: Optional[torch.Tensor],
+            scaling: float) -> torch.Tensor:
+    """Returns attention [batch, n, H, d]. allowed: bool, broadcast to [batch, H, n, entries]; None: causal."""
+    times = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(times, 1), v.repeat_interleave(times, 1)
+    if allowed is not None and allowed.shape[1] > 1:
+        allowed = allowed.repeat_interleave(q.shape[1] // allowed.shape[1], 1)
+    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed, is_causal=allowed is None,
+                                                           scale=scaling)
+    return out.transpose(1, 2).contiguous()
+
+
+def _allowed(layer: CompressedLayer, rows: int, window: int, read: Optional[List[List[np.ndarray]]],
+             device: torch.device) -> torch.Tensor:
+    """Returns which entries each row may attend to: bool [batch, lists, rows, entries]."""
+    now = np.arange(layer.seen - rows, layer.seen)[:, None]
+    held = layer.positions[:, :, None, :]
+    allowed = (held >= 0) & (held <= now)
+    if window:
+        allowed &= held > now - window
+    if read is not None:
+        lists = layer.positions.shape[1]
+        for b, sample in enumerate(read):
+            for h, positions in enumerate(sample):
+                allowed[b, h * lists // len(sample)] &= np.isin(layer.positions[b, h * lists // len(sample)], positions)
+    return torch.from_numpy(allowed).to(device)
+
+
+def _attention(module, query, key, value, attention_mask, scaling=None, softcap=None, s_aux=None, **_options):
+    """The attention of transformers while a press is on."""
+    press: Press = module._kvcull_press
+    running: Optional[Running] = module._kvcull_running
+    scaling = scaling if scaling is not None else query.shape[-1] ** -0.5
+    if softcap is not None or s_aux is not None:
+        raise UsageError("press: models with capped scores or attention sinks cannot be pressed")
+    window, rows = _window(module), query.shape[2]
+    if running is None or rows == key.shape[2]:  # no cache, or a prompt
+        allowed = None
+        if window:
+            at = torch.arange(rows, device=query.device)
+            allowed = ((at[None] <= at[:, None]) & (at[None] > at[:, None] - window))[None, None]
+        out = _attend(query, key, value, allowed, scaling)
+        if running is not None:
+            running.prompt(module.layer_idx, query * (scaling * query.shape[-1] ** 0.5), key, value)
+        return out, None
+    layer = running.cache.layers[module.layer_idx]
+    if not isinstance(layer, CompressedLayer):
+        raise UsageError("press: the cache has entries from before; the prompt must be read with the press on")
+    read = None
+    if press.acts_in_steps:
+        if rows > 1:
+            raise UsageError(f"press: {press.policy} acts at each step, so the model must get one token at a time after "
+                             "the prompt")
+        times = layer.keys.shape[1] // running.replays[0].kv_heads
+        read = running.step(module.layer_idx, query * (scaling * query.shape[-1] ** 0.5), key[:, ::times, -1:],
+                            value[:, ::times, -1:])
+    out = _attend(query, key, value, _allowed(layer, rows, window, read, query.device), scaling)
+    if press.acts_in_steps:
+        running.evict(module.layer_idx)
+    return out, None
+
+
+ALL_ATTENTION_FUNCTIONS.register(NAME, _attention)
+
+
+class Press:
+    """A policy for models of transformers: `with press(model):` compresses every cache that is filled inside.
+
+    policy: a text, or from `kvcull.policy`. engine: that computes the decisions; None: one on the CPU. options: see
+    `kvcull.Replay`. Methods that act within the prompt (stages "chunk" and "propagate") are refused.
+    """
+
+    def __init__(self, policy: Union[str, Policy], engine: Optional[Engine] = None, **options: Any):
+        self.policy, self.options = str(policy), dict(options)
+        self.engine = engine if engine is not None else _engine()
+        stages = self.engine.stages(self.policy)
+        within = [stage for stage in stages if stage in ("chunk", "propagate")]
+        if within:
+            raise UsageError(f"press: {self.policy} acts within the prompt (stage {within[0]}), which transformers computes")
+        self.selects = "select" in stages
+        self.acts_in_steps = self.selects or "decode" in stages
+        if self.selects:
+            self.options["record_reads"] = True
+
+    @contextlib.contextmanager
+    def __call__(self, model: Any) -> Iterator[Any]:
+        modules = [module for module in model.modules()
+                   if hasattr(module, "layer_idx") and hasattr(module, "num_key_value_groups")]
+        if not modules:
+            raise UsageError(f"press: {type(model).__name__} has no attention layers that transformers lets others compute")
+        modules.sort(key=lambda module: module.layer_idx)
+        configs = {id(module.config): (module.config, module.config._attn_implementation) for module in modules}
+        runs: Dict[int, Running] = {}
+
+        def before(module, _arguments, named):
+            cache = named.get("cache", named.get("past_key_values"))
+            module._kvcull_running = None
+            if cache is None:
+                return
+            if not isinstance(cache, DynamicCache):
+                raise UsageError(f"press: {type(cache).__name__} cannot be compressed; use a DynamicCache")
+            if id(cache) not in runs or runs[id(cache)].cache is not cache:
+                runs[id(cache)] = Running(self, modules, cache)
+            module._kvcull_running = runs[id(cache)]
+
+        def padding(_module, arguments, named):
+            mask = named.get("attention_mask")
+            if isinstance(mask, torch.Tensor) and mask.ndim == 2 and not bool(mask.all()):
+                raise UsageError("press: a batch with padding; give texts of equal length, or one at a time")
+
+        hooks = [module.register_forward_pre_hook(before, with_kwargs=True) for module in modules]
+        hooks.append(model.register_forward_pre_hook(padding, with_kwargs=True))
+        try:
+            for module in modules:
+                module._kvcull_press = self
+            for config, _before in configs.values():
+                config._attn_implementation = NAME
+            yield model
+        finally:
+            for config, implementation in configs.values():
+                config._attn_implementation = implementation
+            for hook in hooks:
+                hook.remove()
+            for module in modules:
+                del module._kvcull_press
+                module.__dict__.pop("_kvcull_running", None)
+            for run in runs.values():
+                run.close()
+
+
+def press(policy: Union[str, Policy], engine: Optional[Engine] = None, **options: Any) -> Press:
+    """Returns a `Press` for models of transformers."""
+    return Press(policy, engine, **options)
+
+
+class QuestionPipeline(Pipeline):
+    """The pipeline "kvcull-text-generation": a context is read and compressed once, then each question is answered.
+
+        pipe = pipeline("kvcull-text-generation", model=model, tokenizer=tokenizer)
+        pipe(context, questions=["Who?", "When?"], press=press("knorm:budget=50%"))["answers"]
+
+    With `question` the result has "answer". answer_prefix: the answer's first words. Answers are greedy.
+    """
+
+    def _sanitize_parameters(self, question=None, questions=None, answer_prefix="", press=None, max_new_tokens=50,
+                             max_context_length=None, **unknown):
+        if unknown:
+            raise UsageError(f"pipeline: no option {', '.join(unknown)}")
+        if question is not None and questions:
+            raise UsageError("pipeline: only one of question and questions may be given")
+        asked = [question] if question is not None else list(questions or [""])
+        return ({"questions": asked, "prefix": answer_prefix, "longest": max_context_length},
+                {"press": press, "most": max_new_tokens}, {"single": questions is None})
+
+    def _ids(self, text: str) -> torch.Tensor:
+        return self.tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
+
+    def preprocess(self, context, questions=(), prefix="", longest=None):
+        """Returns the tokens of the context and of each question with the answer's opening."""
+        rest = "\n"
+        if getattr(self.tokenizer, "chat_template", None):
+            text = self.tokenizer.apply_chat_template([{"role": "user", "content": context + MARK}], tokenize=False,
+                                                      add_generation_prompt=True)
+            context, _mark, rest = text.partition(MARK)
+        else:
+            context = (self.tokenizer.bos_token or "") + context
+        ids = self._ids(context)
+        return {"context": ids[:, :longest] if longest else ids,
+                "questions": [self._ids(question + rest + prefix) for question in questions]}
+
+    def _forward(self, model_inputs, press=None, most=50):
+        with (press(self.model) if press is not None else contextlib.nullcontext()), torch.no_grad():
+            return {"answers": self._answers(model_inputs["context"], model_inputs["questions"], press, most)}
+
+    def _run(self, ids: torch.Tensor, cache: DynamicCache) -> torch.Tensor:
+        """Returns the logits after these tokens. Newer versions of transformers name the argument "cache"."""
+        names = inspect.signature(self.model.forward).parameters
+        name = "cache" if "cache" in names else "past_key_values"
+        return self.model(input_ids=ids.to(self.model.device), **{name: cache}).logits
+
+    def _answers(self, context, questions, press, most) -> List[str]:
+        once = press is not None and not press.acts_in_steps
+        cache, states, answers = DynamicCache(), None, []
+        for question in questions:
+            if states is None:
+                cache = DynamicCache()
+                self._run(context, cache)
+                states = [layer.state() for layer in cache.layers] if once else None
+            else:
+                for layer, state in zip(cache.layers, states):
+                    layer.restore(state)
+            answers.append(self._answer(question, cache, most, press is not None and press.acts_in_steps))
+        return answers
+
+    def _answer(self, question, cache, most, one_by_one) -> str:
+        ends = self.model.generation_config.eos_token_id
+        ends = {ends} if isinstance(ends, int) else set(ends or ())
+        made: List[int] = []
+        ids = question
+        while len(made) < most:
+            for part in (ids.split(1, dim=1) if one_by_one else [ids]):
+                logits = self._run(part, cache)
+            token = int(logits[0, -1].argmax())
+            if token in ends:
+                break
+            made.append(token)
+            ids = torch.tensor([[token]])
+        return self.tokenizer.decode(made, skip_special_tokens=True)
+
+    def postprocess(self, model_outputs, single=True):
+        """Returns {"answer": text} for one question, {"answers": texts} for several."""
+        answers = model_outputs["answers"]
+        return {"answer": answers[0]} if single else {"answers": answers}
+
+
+PIPELINE_REGISTRY.register_pipeline("kvcull-text-generation", pipeline_class=QuestionPipeline,
+                                    pt_model=AutoModelForCausalLM)
+
+
+def _without_endless_length(path: str) -> None:
+    """Removes the length that transformers writes for "no limit", because it is no 64-bit number."""
+    with open(path, encoding="utf-8") as file:
+        config = json.load(file)
+    if config.get("model_max_length", 0) >= 1 << 63:
+        del config["model_max_length"]
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(config, file, ensure_ascii=False)
+
+
+def open_model(model: Any, tokenizer: Any = None, engine: Optional[Engine] = None, **options: Any) -> Model:
+    """Opens a model of transformers that is in memory, with its tokenizer, as a `kvcull.Model`.
+
+    The weights pass through a temporary folder, which is deleted as soon as the library has mapped its files. It is
+    in memory where the system has /dev/shm. engine, options: as in `kvcull.Model`.
+    """
+    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="kvcull-", dir=shared) as folder:
+        model.save_pretrained(folder)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(folder)
+            _without_endless_length(os.path.join(folder, "tokenizer_config.json"))
+        return Model(folder, engine, **options)
+
+
+__all__ = ["CompressedLayer", "Press", "QuestionPipeline", "open_model", "press"]
