@@ -17,6 +17,7 @@ python_files = \
 	python/kvcull/host.py \
 	python/kvcull/model.py \
 	python/kvcull/policy.py \
+	python/kvcull/policy.pyi \
 	python/kvcull/py.typed \
 	python/kvcull/replay.py \
 	python/kvcull/sampling.py \
@@ -58,7 +59,8 @@ python_files = \
 	python/tests/test_scores.py \
 	python/tests/test_session.py \
 	python/tests/test_tasks.py \
-	python/tests/test_transformers.py
+	python/tests/test_transformers.py \
+	python/tests/test_types.py
 EXTRA_DIST += $(python_files)
 SHELL_TESTS += tests/python/test_python.sh tests/python/test_install.sh
 EXTRA_DIST += tests/python/test_python.sh tests/python/test_install.sh

@@ -18,7 +18,7 @@ import operator
 import os
 import threading
 import weakref
-from typing import Any, Dict, List
+from typing import Any, Dict, List, TypeVar
 
 from ._library import ffi, lib, ready
 from .errors import UsageError
@@ -211,6 +211,9 @@ def _close_all():
         gate.drain()
 
 
+Opened = TypeVar("Opened", bound="Closing")
+
+
 class Closing:
     """Base class of engines, models, sessions, samplers and replays: `close`, and use in a with statement."""
 
@@ -221,8 +224,8 @@ class Closing:
         """
         self._handle.close()
 
-    def __enter__(self):
+    def __enter__(self: Opened) -> Opened:
         return self
 
-    def __exit__(self, *_exception):
+    def __exit__(self, *_exception: Any) -> None:
         self.close()

@@ -5,7 +5,7 @@ import json
 import os
 import warnings
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from . import _library
 from ._handles import Closing, Handle
 from ._library import allocated, c_string, c_text, ffi, lib, path_bytes, record, text_of, whole_numbers
 from .engine import Engine
+
+if TYPE_CHECKING:
+    from .policy import Policy
+    from .session import Session
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -127,7 +131,7 @@ class Model(Closing):
         self.engine._call(lib.kvc_tokenize, self._handle, raw, len(raw), flags, tokens, count)
         return _ids(tokens[0], count[0])
 
-    def detokenize(self, tokens: Sequence[int], special: bool = False) -> str:
+    def detokenize(self, tokens: Union[Sequence[int], np.ndarray], special: bool = False) -> str:
         """Returns the text of tokens. special: includes control tokens. Invalid UTF-8 becomes U+FFFD."""
         ids, text, size = tokens_array(tokens), allocated("char"), ffi.new("size_t *")
         self.engine._call(lib.kvc_detokenize, self._handle, ffi.from_buffer("int32_t[]", ids), len(ids), special, text,
@@ -206,12 +210,12 @@ class Model(Closing):
 
     # ---- sessions ----
 
-    def session(self, policy=None, **options):
+    def session(self, policy: Union[str, "Policy", None] = None, **options: Any) -> "Session":
         """Returns a `kvcull.Session` of this model with these options. policy: a text, or from `kvcull.policy`."""
         from .session import Session
         return Session(self, policy, **options)
 
-    def estimate(self, policy=None, prompt: int = 0, generated: int = 0, cache_type: str = "f16") -> Estimate:
+    def estimate(self, policy: Union[str, "Policy", None] = None, prompt: int = 0, generated: int = 0, cache_type: str = "f16") -> Estimate:
         """Estimates the bytes that a session with this policy would need for a prompt and for `generated` tokens."""
         info = self.info
         geometry = ffi.new("struct kvc_geometry *", [info.layers, info.heads, info.kv_heads, info.head_size])

@@ -17,6 +17,8 @@ import numbers
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+import numpy as np
+
 from . import _library
 from ._library import ffi, lib, text_of
 
@@ -130,7 +132,7 @@ def methods() -> Dict[str, Method]:
 
 def _value(option: Option, value: Any) -> str:
     """Returns a value as written in a policy string."""
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, np.ndarray)):
         return "/".join(_value(option, one) for one in value)
     if isinstance(value, bool):
         raise _library.of_status(lib.KVC_USAGE, f"{option.name}={value}: takes {option.takes}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Union
 
 import numpy as np
 
@@ -12,7 +12,11 @@ from . import _library
 from ._handles import Closing, Handle, Within
 from ._library import ffi, lib
 from .engine import Engine
+from .policy import Policy
 from .session import Stats, position_list, session_options, stats_of
+
+if TYPE_CHECKING:
+    import torch
 
 
 @functools.lru_cache(maxsize=None)
@@ -235,20 +239,78 @@ class Kept(List[List[np.ndarray]]):
         return np.take_along_axis(np.asarray(tensor), index, 2)
 
 
-def compress(keys, values, queries, policy, *, pseudo: Optional[Sequence[Any]] = None,
-             probes: Optional[Sequence[Any]] = None, engine: Optional[Engine] = None, **options):
+#: A tensor of numpy or torch, or those of several layers.
+Tensors = Union[np.ndarray, "torch.Tensor", Sequence[Union[np.ndarray, "torch.Tensor"]]]
+
+#: How many of a prompt's last queries a method looks at; a name: the option that says so. Methods that are not here look
+#: at all. A scorer other than snapkv looks at all, too.
+QUERIES: Dict[str, Union[int, str]] = {
+    "full": 0, "window": 0, "streaming": 0, "random": 0, "knorm": 0, "keydiff": 0, "lagkv": 0, "snapkv-decode": 0, "rkv": 0,
+    "quest": 0, "sparq": 0, "hsa": 0, "topk": 0, "rocketkv-mt": 0, "tova": 1, "scissorhands": "history",
+    "snapkv": "window", "pyramidkv": "window", "adakv": "window", "cake": "window", "chunkkv": "window",
+    "criticalkv": "window", "morphkv": "window", "rocketkv": "window",
+}
+
+
+def queries_read(policy) -> Optional[int]:
+    """Returns how many of a prompt's last queries a policy looks at: 0 for none, None for all."""
+    from .policy import methods
+    most = 0
+    for part in str(policy).split("+"):
+        name, _colon, text = part.partition(":")
+        given = dict(option.partition("=")[::2] for option in text.split(",") if option)
+        read = QUERIES.get(name)
+        if read is None or given.get("scorer", "snapkv") != "snapkv":
+            return None
+        if isinstance(read, str):
+            default = next(option.default for option in methods()[name].options if option.name == read)
+            number = given.get(read, default) or ""
+            if not number.isdigit():
+                return None
+            read = int(number)
+        most = max(most, read)
+    return most
+
+
+def _all_queries(queries, policy, keys: Sequence[np.ndarray]) -> List[np.ndarray]:
+    """Returns queries of all rows. The caller may leave out those at which the policy does not look."""
+    read = queries_read(policy)
+    if queries is None:
+        if read != 0:
+            raise _library.of_status(lib.KVC_USAGE, f"queries: {policy} looks at {'all' if read is None else f'the last {read}'}"
+                                                    "; they must be given")
+        return [np.zeros_like(tensor) for tensor in keys]
+    made = []
+    for tensor, key in zip(queries, keys):
+        rows, n = tensor.shape[2], key.shape[2]
+        if rows < n and (read is None or rows < min(read, n)):
+            raise _library.of_status(lib.KVC_USAGE, f"queries {list(tensor.shape)}: {policy} looks at "
+                                                    f"{f'all {n}' if read is None else f'the last {read}'}")
+        front = np.zeros((*tensor.shape[:2], max(n - rows, 0), tensor.shape[3]), np.float32)
+        made.append(np.concatenate([front, tensor], axis=2) if rows < n else tensor)
+    return made
+
+
+def compress(keys: Tensors, values: Tensors, queries: Optional[Tensors], policy: Union[str, Policy], *,
+             pseudo: Optional[Sequence[Any]] = None, probes: Optional[Sequence[Any]] = None,
+             engine: Optional[Engine] = None, **options: Any) -> Any:
     """Returns what a policy keeps of a layer of a transformers model: a `Kept`, the positions [batch][KV head].
 
     keys, values [batch, H_kv, n, d] and queries [batch, H, n, d]: tensors of a prompt after RoPE, of numpy or torch, of
-    any type. For methods that use several layers, pass lists of such tensors; the result is then a list, too. policy: a
+    any type. queries may be the last ones only, as many as the policy looks at (snapkv: its window, by default 32), and
+    None if it looks at none (knorm). For methods that use several layers, pass lists of such tensors, or arrays with the
+    layers in front; the result is then a list, too. policy: a
     text, or from `kvcull.policy`. pseudo: (queries, keys) added by dapq and kvzip, [batch, H or H_kv, m, d]. probes:
     for the method take, one tensor [batch, H, p, d] for each chunk except the last. For several layers, pseudo and
     probes are lists. options: see `Replay`. Each sample of the batch is compressed separately.
     """
-    several = isinstance(keys, (list, tuple))
-    layers = [[_numpy(tensor, what) for tensor in (tensors if several else [tensors])]
-              for tensors, what in ((keys, "keys"), (values, "values"), (queries, "queries"))]
-    k, v, q = layers
+    several = isinstance(keys, (list, tuple)) or getattr(keys, "ndim", 4) == 5
+
+    def listed(tensors, what):
+        return [_numpy(tensor, what) for tensor in (tensors if several else [tensors])]
+
+    k, v = listed(keys, "keys"), listed(values, "values")
+    q = _all_queries(None if queries is None else listed(queries, "queries"), policy, k)
     if not k or not len(k) == len(v) == len(q):
         raise _library.of_status(lib.KVC_USAGE, f"keys, values, queries of {len(k)}, {len(v)}, {len(q)} layers")
     batch, kv_heads, n, head_size = k[0].shape

@@ -12,6 +12,7 @@ from ._library import ffi, lib, record
 from .generation import Generation
 from .grammar import Grammar
 from .model import Model, tokens_array
+from .policy import Policy
 from .sampling import Sampler
 
 Tokens = Union[str, Sequence[int], np.ndarray]
@@ -93,7 +94,7 @@ class Session(Closing):
     record_reads: records which entries steps read, for `reads`.
     """
 
-    def __init__(self, model: Model, policy=None, *, cache_type: str = "f16", chunk: int = 0, context: int = 0,
+    def __init__(self, model: Model, policy: Union[str, Policy, None] = None, *, cache_type: str = "f16", chunk: int = 0, context: int = 0,
                  seed: int = 0, memory_limit: int = 0, expected: int = 0, record_reads: bool = False):
         options, _text = session_options(policy, cache_type, chunk, context, seed, memory_limit, expected, record_reads)
         self.model = model
@@ -178,7 +179,7 @@ class Session(Closing):
     def generate(self, prompt: Optional[Tokens] = None, *, tokens: int = 256, stop: Sequence[str] = (),
                  ignore_end: bool = False, first: bool = False, regex: Optional[str] = None,
                  json_schema: Union[str, Mapping[str, Any], None] = None, grammar: Union[str, Grammar, None] = None,
-                 sampler: Optional[Sampler] = None, **sampling) -> Generation:
+                 sampler: Optional[Sampler] = None, **sampling: Any) -> Generation:
         """Returns an iterator over an answer's pieces (`kvcull.Piece`), which are computed on demand.
 
         prompt: token ids or a text to process first; None: the answer continues from the session's contents. tokens:
@@ -211,7 +212,7 @@ class Session(Closing):
         answer.begin()
         return answer
 
-    def answer(self, prompt: Optional[Tokens] = None, **options) -> str:
+    def answer(self, prompt: Optional[Tokens] = None, **options: Any) -> str:
         """Returns the text of an answer, with the options of `generate`."""
         return self.generate(prompt, **options).finish()
 
@@ -278,7 +279,7 @@ def _sessions(sessions):
     return sessions[0].model
 
 
-def decode(sessions: Sequence[Session], tokens: Sequence[int]) -> np.ndarray:
+def decode(sessions: Sequence[Session], tokens: Union[Sequence[int], np.ndarray]) -> np.ndarray:
     """Runs one decode step of several sessions of one model together. Returns logits, float32 [sessions, vocab].
 
     Batching does not change results: each session gets the logits that it would get alone.

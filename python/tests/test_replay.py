@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import kvcull
+from kvcull.replay import queries_read
 from kvcull import _library, policy
 
 LAYERS, HEADS, KV_HEADS, SIZE, ROWS, PROMPT = 4, 4, 2, 16, 70, 64
@@ -184,3 +185,61 @@ def test_what_is_refused():
                   lambda: kvcull.compress(k[0], v[0], q[0], "full")):
         with pytest.raises(kvcull.UsageError):
             wrong()
+
+
+# ---- queries that a policy does not look at ----
+
+#: Options that methods need beside their budget, with which all of them run on 700 rows.
+NEEDED = {"sparq": "budget=300", "hsa": "budget=300", "cake": "budget=300", "fastkv": "budget=300", "rocketkv-mt": "budget=300"}
+#: Methods that need a file, rows of a model's own or more layers.
+ELSEWHERE = {"triattention", "duo", "dapq", "kvzip", "lacache"}
+
+
+def test_which_queries_methods_look_at():
+    """The table QUERIES is what the methods do: other queries before the last ones change nothing that stays."""
+    draw = np.random.default_rng(4)
+    keys, values = draw.standard_normal((2, 1, 2, 700, 16))
+    first, second = draw.standard_normal((2, 1, 4, 700, 16))
+    for name, method in kvcull.policy.methods().items():
+        if name in ELSEWHERE:
+            continue
+        options = NEEDED.get(name) or ",".join(f"{one.name}=300" for one in method.options if one.default is None)
+        spec = name + (":" + options if options else "")
+        wanted, read = kvcull.compress(keys, values, first, spec), queries_read(spec)
+
+        def same(kept, wanted=wanted):
+            return all(map(np.array_equal, kept[0], wanted[0]))
+
+        if read is None:
+            assert not same(kvcull.compress(keys, values, second, spec)), name
+            continue
+        mixed = second.copy()
+        if read:
+            mixed[:, :, -read:] = first[:, :, -read:]
+            assert not same(kvcull.compress(keys, values, second, spec)), name
+            assert same(kvcull.compress(keys, values, first[:, :, -read:], spec)), name
+            with pytest.raises(kvcull.UsageError, match=f"the last {read}"):
+                kvcull.compress(keys, values, first[:, :, -read + 1:] if read > 1 else first[:, :, :0], spec)
+        else:
+            assert same(kvcull.compress(keys, values, None, spec)), name
+        assert same(kvcull.compress(keys, values, mixed, spec)), name
+
+
+def test_policies_without_queries():
+    keys, values = np.random.default_rng(5).standard_normal((2, 1, 2, 90, 16))
+    assert queries_read("snapkv:budget=40,window=8+quest:budget=8") == 8
+    assert queries_read("chunkkv:budget=40,scorer=knorm") is None and queries_read("snapkv:budget=40") == 32
+    assert len(kvcull.compress(keys, values, None, "knorm:budget=20+quest:budget=8")[0][1]) == 20
+    with pytest.raises(kvcull.UsageError, match="looks at the last 32; they must be given"):
+        kvcull.compress(keys, values, None, "snapkv:budget=40")
+    with pytest.raises(kvcull.UsageError, match="looks at all"):
+        kvcull.compress(keys, values, None, "h2o:budget=40")
+
+
+def test_arrays_of_layers():
+    draw = np.random.default_rng(6)
+    keys, values = draw.standard_normal((2, 3, 1, 2, 90, 16))
+    queries = draw.standard_normal((3, 1, 4, 90, 16))
+    kept = kvcull.compress(keys, values, queries, "pyramidkv:budget=40,window=8")
+    listed = kvcull.compress(list(keys), list(values), list(queries), "pyramidkv:budget=40,window=8")
+    assert len(kept) == 3 and all(map(np.array_equal, kept[2][0], listed[2][0]))

@@ -13,4 +13,4 @@ KVCULL_LIBRARY=$build/.libs/libkvcull.so
 KVCULL_SOURCE=$source KVCULL_BUILD=$build KVCULL_INCLUDE=$source/include PYTHONPATH=$source/python
 PYTHONDONTWRITEBYTECODE=yes MPLCONFIGDIR=$work
 export KVCULL_LIBRARY KVCULL_SOURCE KVCULL_BUILD KVCULL_INCLUDE PYTHONPATH PYTHONDONTWRITEBYTECODE MPLCONFIGDIR
-cd "$work" && "$python" -m pytest -q -x -p no:cacheprovider "$source/python/tests"
+cd "$work" && "$python" -m pytest -q -rs -x -p no:cacheprovider "$source/python/tests"
