@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static size_t count_tasks(void) {
     size_t count = 0;
@@ -41,8 +42,7 @@ static void add_task(struct eval_run *run, const struct eval_task *task) {
             return;
     }
     if (task->file >= 0 && !task->optional && !run->files[task->file]) {
-        cli_warn(run->command, "%s is skipped: it needs --%s %s", task->name, eval_file_options[task->file],
-                 eval_is_folder(task->file) ? "FOLDER" : "FILE");
+        cli_warn(run->command, "%s is skipped: it needs --%s FILE", task->name, eval_file_options[task->file]);
         return;
     }
     run->tasks[run->task_count++] = task;
@@ -145,7 +145,7 @@ static int check_questions(const struct eval_run *run, int file) {
 
 int eval_read_files(struct eval_run *run) {
     int status = KVC_OK;
-    for (int file = 0; file < EVAL_FOLDERS && status == KVC_OK; file++) {
+    for (int file = 0; file < EVAL_FILES && status == KVC_OK; file++) {
         struct kvc_error error;
         char *text;
         size_t bytes;
@@ -171,5 +171,12 @@ int eval_read_files(struct eval_run *run) {
         if (status == KVC_OK && (file == EVAL_SQUAD || file == EVAL_HOTPOTQA))
             status = check_questions(run, file);
     }
-    return status == KVC_OK ? eval_open_sets(run) : status;
+    return status;
+}
+
+const char *eval_whether_there(const struct eval_run *run, const struct eval_task *task) {
+    const char *path = task->file >= 0 ? run->files[task->file] : NULL;
+    if (!path)
+        return "";
+    return access(path, F_OK) == 0 ? "there" : "missing";
 }

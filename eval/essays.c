@@ -1,6 +1,6 @@
 /* essays.c - reads the text in which needles are hidden: plain text, or RULER's JSON with a member "text". */
 #include "eval/needle_text.h"
-#include "eval/sets.h"
+#include "eval/task.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +103,5 @@ void eval_data_free(struct eval_data *data) {
     free(data->words);
     for (int file = 0; file < EVAL_FILES; file++)
         free_questions(&data->questions[file]);
-    for (size_t i = 0; i < data->set_count; i++)
-        eval_set_close(&data->sets[i]);
-    free(data->sets);
     *data = (struct eval_data){0};
 }

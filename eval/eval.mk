@@ -4,51 +4,29 @@ libkvcli_la_SOURCES += \
 	eval/answer.c \
 	eval/answer.h \
 	eval/choose.c \
-	eval/codes.c \
-	eval/codes.h \
 	eval/converse.c \
 	eval/essays.c \
 	eval/eval.h \
 	eval/fidelity.c \
 	eval/fidelity.h \
 	eval/fidelity_run.c \
-	eval/fields.c \
-	eval/file_tasks.def \
 	eval/fit.c \
 	eval/grids.c \
-	eval/helmet.c \
-	eval/infinitebench.c \
 	eval/kept.c \
 	eval/kept.h \
 	eval/list.c \
-	eval/longbench.c \
-	eval/longwriting.c \
 	eval/merge.c \
-	eval/metrics.h \
-	eval/metrics_choice.c \
-	eval/metrics_code.c \
-	eval/metrics_helmet.c \
-	eval/metrics_infinite.c \
-	eval/metrics_long.c \
-	eval/metrics_process.c \
-	eval/metrics_rouge.c \
-	eval/metrics_stem.c \
-	eval/metrics_table.c \
-	eval/metrics_words.c \
 	eval/needle.c \
 	eval/needle.h \
 	eval/needle_demo.c \
 	eval/needle_results.c \
 	eval/needle_text.c \
 	eval/needle_text.h \
-	eval/open_sets.c \
 	eval/pairs.c \
 	eval/prompt.c \
 	eval/prompt.h \
 	eval/questions.c \
 	eval/ranks.c \
-	eval/records.c \
-	eval/records.h \
 	eval/report.c \
 	eval/report.h \
 	eval/report_collect.c \
@@ -67,8 +45,6 @@ libkvcli_la_SOURCES += \
 	eval/ruler_words.c \
 	eval/samples.c \
 	eval/score.c \
-	eval/sets.c \
-	eval/sets.h \
 	eval/shared.c \
 	eval/singly.c \
 	eval/singly.h \

@@ -1,5 +1,4 @@
-/* fit.c - makes samples of a given length. Generated texts get as many lines, words or documents as fit. Texts from
- * files are cut in the middle. */
+/* fit.c - makes samples of a given length: as many lines, words or documents as fit. */
 #include "eval/prompt.h"
 #include "core/base/assert.h"
 
@@ -78,100 +77,6 @@ static enum kvc_status fit_least(const struct eval_request *request, struct eval
     return too_short(request, tokens_of(request, prompt), error);
 }
 
-/* ---- texts of fixed length ---- */
-
-/* Decodes some of the tokens. The first and last character may be incomplete. */
-static enum kvc_status text_of(const struct kvc_model *model, const int32_t *tokens, size_t count, char **text,
-                               size_t *bytes, struct kvc_error *error) {
-    *bytes = 0;
-    if (count > 0)
-        return kvc_detokenize(model, tokens, count, false, text, bytes, error);
-    *text = calloc(1, 1);
-    return *text ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory left");
-}
-
-/* Adjusts the spans to a cut text, which has the first `head` and the last `tail` bytes of the old one (length
- * `before`). Removes spans that touch the cut. */
-static void move_spans(struct eval_sample *sample, size_t before, size_t head, size_t tail) {
-    for (size_t q = 0; q < sample->count; q++) {
-        struct eval_asked *asked = &sample->asked[q];
-        size_t count = 0;
-        for (size_t i = 0; i < asked->span_count; i++) {
-            struct eval_span span = asked->spans[i];
-            KVC_ASSERT(head + tail <= before && span.start + span.bytes <= before);
-            if (span.start >= before - tail)
-                span.start -= before - tail - head;
-            else if (span.start + span.bytes > head)
-                continue;
-            asked->spans[count++] = span;
-        }
-        asked->span_count = count;
-    }
-}
-
-/* Keeps `keep` of the context's tokens: half of them from its start and half from its end. */
-static enum kvc_status cut_context(const struct kvc_model *model, struct eval_sample *sample, const int32_t *tokens,
-                                   size_t count, size_t keep, struct kvc_error *error) {
-    const size_t before = strlen(sample->context);
-    KVC_ASSERT(keep <= count);
-    char *head = NULL, *tail = NULL;
-    size_t head_bytes = 0, tail_bytes = 0, skip = 0;
-    enum kvc_status status = text_of(model, tokens, keep / 2, &head, &head_bytes, error);
-    if (status == KVC_OK)
-        status = text_of(model, tokens + count - (keep - keep / 2), keep - keep / 2, &tail, &tail_bytes, error);
-    if (status == KVC_OK) {
-        struct eval_text whole = {0};
-        head_bytes -= cli_begun(head, head_bytes);
-        while (skip < tail_bytes && ((unsigned char)tail[skip] & 0xc0) == 0x80)
-            skip++;
-        tail_bytes -= skip;
-        eval_add(&whole, "%.*s%s", (int)head_bytes, head, tail + skip);
-        const bool parts = head_bytes + tail_bytes <= before && memcmp(sample->context, head, head_bytes) == 0 &&
-                           memcmp(sample->context + before - tail_bytes, tail + skip, tail_bytes) == 0;
-        free(sample->context);
-        sample->context = eval_text_take(&whole);
-        if (parts)
-            move_spans(sample, before, head_bytes, tail_bytes);
-        for (size_t q = 0; !parts && q < sample->count;
-             q++) /* the tokenizer changes the text, so the spans are unknown */
-            sample->asked[q].span_count = 0;
-        if (!sample->context)
-            status = kvc_fail(error, KVC_RESOURCE, "no memory left");
-    }
-    free(head);
-    free(tail);
-    return status;
-}
-
-/* Fits a file's text: cuts its middle, several times if necessary, because the shorter text can tokenize differently.
- */
-static enum kvc_status fit_fixed(const struct eval_request *request, struct eval_sample *sample,
-                                 struct eval_prompt *prompt, struct kvc_error *error) {
-    enum { TRIES = 8 };
-    const struct kvc_model *model = request->prompter->model;
-    enum kvc_status status = try_size(request, request->task->least, sample, prompt, error);
-    for (unsigned tries = 0; status == KVC_OK; tries++) {
-        const uint64_t whole = tokens_of(request, prompt) + answers_of(request);
-        int32_t *tokens = NULL;
-        size_t count = 0;
-        if (whole <= request->length)
-            break;
-        status = kvc_tokenize(model, sample->context, strlen(sample->context), 0, &tokens, &count, error);
-        if (status == KVC_OK && (whole - request->length >= count || tries == TRIES))
-            status = too_short(request, tokens_of(request, prompt) - cli_min(count, tokens_of(request, prompt)), error);
-        if (status == KVC_OK) {
-            status = cut_context(model, sample, tokens, count, count - (size_t)(whole - request->length), error);
-            eval_prompt_free(prompt);
-        }
-        free(tokens);
-        if (status == KVC_OK)
-            status = eval_prompt_make(request->prompter, sample, request->task->manner, prompt, error);
-    }
-    return status;
-}
-
-/* ---- generated texts ---- */
-
 struct search { /* known sizes and their token counts; high 0: no size is known to be too large */
     uint64_t low, low_tokens, high, high_tokens;
 };
@@ -240,35 +145,17 @@ static enum kvc_status fit_made(const struct eval_request *request, struct eval_
     return KVC_OK;
 }
 
-/* Returns the request with a prompter without template if the task is plain. */
-static struct eval_request as_asked(const struct eval_request *request, struct eval_prompter *plain) {
-    struct eval_request asked = *request;
-    if (request->task->plain) {
-        *plain = *request->prompter;
-        plain->raw = true;
-        plain->flags = KVC_TOKENIZE_BOS;
-        asked.prompter = plain;
-    }
-    return asked;
-}
-
-enum kvc_status eval_fits(const struct eval_request *given, struct kvc_error *error) {
-    struct eval_prompter plain;
-    const struct eval_request asked = as_asked(given, &plain), *request = &asked;
+enum kvc_status eval_fits(const struct eval_request *request, struct kvc_error *error) {
     struct eval_sample sample;
     struct eval_prompt prompt;
-    const enum kvc_status status = request->task->fixed ? fit_fixed(request, &sample, &prompt, error)
-                                                        : fit_least(request, &sample, &prompt, error);
+    const enum kvc_status status = fit_least(request, &sample, &prompt, error);
     eval_sample_free(&sample);
     eval_prompt_free(&prompt);
     return status;
 }
 
-enum kvc_status eval_fit(const struct eval_request *given, struct eval_sample *sample, struct eval_prompt *prompt,
+enum kvc_status eval_fit(const struct eval_request *request, struct eval_sample *sample, struct eval_prompt *prompt,
                          struct kvc_error *error) {
-    struct eval_prompter plain;
-    const struct eval_request asked = as_asked(given, &plain), *request = &asked;
-    const enum kvc_status status =
-        request->task->fixed ? fit_fixed(request, sample, prompt, error) : fit_made(request, sample, prompt, error);
+    const enum kvc_status status = fit_made(request, sample, prompt, error);
     return status == KVC_OK ? eval_prompt_cut(request->prompter, sample, request->task->manner, prompt, error) : status;
 }

@@ -45,7 +45,7 @@ json_t *eval_record(const struct eval_run *run, const struct eval_task *task, ui
              run->variables ? " " : "", run->variables ? run->variables : "", run->date ? " " : "",
              run->date ? run->date : "");
     cli_json_set(record, "prompt", text_json(text));
-    cli_json_set(record, "data", text_json(eval_data_hash(run, task, length)));
+    cli_json_set(record, "data", text_json(task->file >= 0 ? run->data_hash[task->file] : ""));
     cli_json_set(record, "task", text_json(task->name));
     cli_json_set(record, "length", json_integer((json_int_t)length));
     cli_json_set(record, "seed", json_integer((json_int_t)run->seed));
@@ -294,8 +294,7 @@ static int each_unit(struct eval_run *run, int (*do_unit)(struct eval_run *, con
     uint64_t number = 0;
     for (size_t l = 0; l < run->lengths.count; l++) {
         for (size_t t = 0; t < run->task_count; t++) {
-            const uint64_t count = eval_samples_of(run, run->tasks[t], run->lengths.items[l]);
-            for (uint64_t i = 0; i < count; i++) {
+            for (uint64_t i = 0; i < (uint64_t)run->samples; i++) {
                 const struct unit unit = {run->tasks[t], run->lengths.items[l], i};
                 if (number++ % run->shards != run->shard_index)
                     continue;
@@ -312,10 +311,10 @@ uint64_t eval_unit_number(const struct eval_run *run, const json_t *record) {
     const char *task = json_string_value(json_object_get(record, "task"));
     const uint64_t length = (uint64_t)json_integer_value(json_object_get(record, "length"));
     const uint64_t sample = (uint64_t)json_integer_value(json_object_get(record, "sample"));
+    const uint64_t count = (uint64_t)run->samples;
     uint64_t number = 0;
     for (size_t l = 0; l < run->lengths.count; l++) {
         for (size_t t = 0; t < run->task_count; t++) {
-            const uint64_t count = eval_samples_of(run, run->tasks[t], run->lengths.items[l]);
             if (sample < count && length == run->lengths.items[l] && strcmp(task, run->tasks[t]->name) == 0)
                 return number + sample;
             number += count;

@@ -1,7 +1,6 @@
 /* standard.c - `kvcull eval TASK...`: runs standard tasks with every policy, and stores every sample's result. */
 #include "eval/eval.h"
 #include "eval/report.h"
-#include "eval/sets.h"
 #include "eval/standard.h"
 
 #include <stdlib.h>
@@ -263,7 +262,6 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
          0, 0, NULL},
         {CLI_INT, 0, "show", "N", "write the first N samples of each task and length to standard error", &run.show, 0,
          1000000, NULL},
-        EVAL_FOLDER_OPTIONS(run.files),
         EVAL_PROMPT_OPTIONS(&run),
         {CLI_GROUP, 0, "Results", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_TEXT, 0, "out", "FILE", "append every answer to this file as a line of JSON", &run.out, 0, 0, NULL},

@@ -42,12 +42,6 @@ struct eval_run {
 int eval_choose_tasks(struct eval_run *run, const struct cli_words *names);
 int eval_choose_shard(struct eval_run *run);
 int eval_read_files(struct eval_run *run);
-/* Benchmarks' folders (open_sets.c): opens the sets of the tasks. Record i is sample i, so a run has at most as many
- * samples as the set. eval_data_hash returns the hash of a task's data. */
-bool eval_is_folder(int file);
-int eval_open_sets(struct eval_run *run);
-uint64_t eval_samples_of(const struct eval_run *run, const struct eval_task *task, uint64_t length);
-const char *eval_data_hash(const struct eval_run *run, const struct eval_task *task, uint64_t length);
 /* Returns "there" or "missing"; "" if the task needs no file or none was given. */
 const char *eval_whether_there(const struct eval_run *run, const struct eval_task *task);
 /* Returns a record with its key fields (samples.c). side 0: question-aware. eval_show prints a sample for the user. */

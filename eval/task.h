@@ -55,30 +55,12 @@ struct eval_questions { /* texts belong to the JSON document and to `made` */
     size_t count; /* 0: no file */
 };
 
-/* Inputs of tasks: files, and folders of benchmarks (file_tasks.def). */
-enum {
-    EVAL_ESSAYS,
-    EVAL_SQUAD,
-    EVAL_HOTPOTQA,
-    EVAL_TEXT,
-    EVAL_WORDS,
-    EVAL_LONGBENCH,
-    EVAL_LONGBENCH2,
-    EVAL_INFINITEBENCH,
-    EVAL_HELMET,
-    EVAL_LONGWRITER,
-    EVAL_LONGGENBENCH,
-    EVAL_LONGPROC,
-    EVAL_FILES,
-    EVAL_FOLDERS = EVAL_LONGBENCH
-};
+/* Files that tasks need. */
+enum { EVAL_ESSAYS, EVAL_SQUAD, EVAL_HOTPOTQA, EVAL_TEXT, EVAL_WORDS, EVAL_FILES };
 extern const char *const eval_file_options[EVAL_FILES]; /* "essays", ... */
 struct needle_words;
-struct eval_set;
 struct eval_data {
     struct eval_essays essays;
-    struct eval_set *sets; /* for tasks that need folders (sets.h) */
-    size_t set_count;
     struct eval_questions questions[EVAL_FILES]; /* for EVAL_SQUAD and EVAL_HOTPOTQA */
     char *text;                                  /* the file of EVAL_TEXT, unchanged */
     size_t text_bytes;
@@ -103,7 +85,6 @@ struct eval_asked {
     size_t answer_count;
     struct eval_span *spans; /* the evidence in the context, in bytes, unordered; empty: unknown */
     size_t span_count;
-    const void *row; /* the file's record, if the score needs more than answers; NULL: none */
 };
 struct eval_sample {
     char *context;            /* the text; a prompt is this and a question */
@@ -148,14 +129,12 @@ struct eval_task {
     const char
         *way; /* a task with its own options: its command line, "kvcull eval needle"; the members below are unused */
     int file; /* required file; -1: none */
-    bool optional;      /* the task can run without the file */
-    bool fixed;         /* the text comes from a file: it is cut in the middle if too long, and `least` is its size */
-    bool depths;        /* the answer of sample i is at depth i modulo --depths */
-    bool plain;         /* never uses the chat template */
-    bool memory;        /* records the memory at some points of the answer */
-    uint32_t answer;    /* maximum tokens of an answer; 0: three quarters of the length */
-    uint64_t least;     /* size of the smallest text */
-    uint32_t questions; /* number of questions of each sample; 0: 1 */
+    bool optional;           /* the task can run without the file */
+    bool depths;             /* the answer of sample i is at depth i modulo --depths */
+    bool memory;             /* records the memory at some points of the answer */
+    uint32_t answer;         /* maximum tokens of an answer; 0: three quarters of the length */
+    uint64_t least;          /* size of the smallest text */
+    uint32_t questions;      /* number of questions of each sample; 0: 1 */
     enum eval_manner manner; /* for several questions */
     enum eval_unit unit;
     const void *form; /* data for its generator */

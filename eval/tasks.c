@@ -1,14 +1,11 @@
 /* tasks.c - the table of tasks, which is the source of lists, help and manual, and the commands of tasks with their own
  * options. To add a task, write its generator and add a row here. */
 #include "eval/eval.h"
-#include "eval/sets.h"
 #include "eval/windows.h"
 
 #include <string.h>
 
-const char *const eval_file_options[EVAL_FILES] = {"essays", "squad",      "hotpotqa",     "text",
-                                                   "words",  "longbench",  "longbench2",   "infinitebench",
-                                                   "helmet", "longwriter", "longgenbench", "longproc"};
+const char *const eval_file_options[EVAL_FILES] = {"essays", "squad", "hotpotqa", "text", "words"};
 const char *const eval_units[EVAL_UNITS] = {"share", "nats/token"};
 
 /* ---- forms of the generators ---- */
@@ -90,7 +87,6 @@ const struct eval_task eval_tasks[] = {
      .unit = EVAL_NATS, .measure = eval_measure_perplexity},
     {"fidelity_recall", "share of the most attended entries that a policy holds, on text windows",
      ALONE(EVAL_TEXT, 1, 1), .measure = eval_measure_fidelity},
-#include "eval/file_tasks.def"
     {"needle", "facts at several depths of texts in the bundled model's words", .way = "kvcull eval needle",
      .file = -1},
     {"fidelity", "how close a policy stays to the full cache on any text", .way = "kvcull eval fidelity", .file = -1},

@@ -21,7 +21,7 @@ for command in $commands; do
     ok "$command" --version
 done
 ok eval --help
-has '^  longbench/narrativeqa$' # a name longer than its column has its description on the next line
+has '^  scb_niah_requests$' # a name longer than its column has its description on the next line
 sed -n '/^Tasks:$/,/^`kvcull/p' "$work/out" | sed -n '/^  /p' >"$work/tasks"
 that 'each description begins in its column' \
     [ "$(grep -cv '^  [^ ]*$\|^  .\{16\} [^ ]\|^ \{19\}[^ ]' "$work/tasks")" = 0 ]

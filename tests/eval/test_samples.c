@@ -165,7 +165,7 @@ static void samples_are_right(void **state) {
         lengths[0] = task->make == eval_make_chains ? 3600 : 2200; /* whose lines are long */
         const bool shared = task->make == eval_make_shared_qa;
         const bool thin = kvc_test_thinned() && !task->depths;
-        for (size_t l = 0; l < 2 && task->make && task->file < EVAL_FOLDERS; l++) {
+        for (size_t l = 0; l < 2 && task->make; l++) {
             for (uint64_t i = 0; i < (task->file > EVAL_ESSAYS ? 2 : thin ? 1 : 4); i++) {
                 const struct eval_request request = {
                     task, shared ? &many : &data, &prompters[i % 2], 5, task->depths ? 3 * i : i, lengths[l], 0};
@@ -238,71 +238,6 @@ static void later_questions_are_whole(void **state) {
         }
         eval_sample_free(&sample);
         eval_prompt_free(&prompt);
-    }
-}
-
-/* ---- texts of a fixed length ---- */
-
-/* About 3000 bytes in numbered lines; the question asks for the line of the sample's index. */
-static enum kvc_status make_lines(struct eval_maker *maker, struct eval_sample *sample, struct kvc_error *error) {
-    struct eval_text context = {0}, question = {0}, opening = {0};
-    struct eval_asked *asked = eval_sample_ask(sample);
-    for (unsigned i = 0; i < 100; i++) {
-        const size_t start = context.count;
-        eval_add(&context, "Line %u is called \xc3\xa9t\xc3\xa9 %u.\n", 100 + i, 100 + i);
-        if (i == maker->index)
-            assert_true(eval_asked_span(asked, start, context.count - start - 1));
-    }
-    eval_add(&question, "What is line %u?", 100 + (unsigned)maker->index);
-    eval_add(&opening, "It");
-    assert_true(eval_asked_answer(asked, "x"));
-    return eval_sample_end(sample, &context, eval_asked_end(asked, &question, &opening), error);
-}
-
-static void long_texts_are_cut_in_the_middle(void **state) {
-    const struct eval_task lines = {"lines",     "",         .file = -1,         .fixed = true,
-                                    .answer = 8, .least = 1, .make = make_lines, .score = eval_score_all};
-    const struct eval_prompter prompters[] = {prompter_of(NULL), prompter_of("chatml")};
-    (void)state;
-    for (uint64_t i = 0; i < 100; i += 9) {
-        for (uint64_t length = 300; length < 4000; length += 700) {
-            const struct eval_request request = {&lines, &data, &prompters[i % 2], 1, i, length, 0};
-            struct eval_sample sample, uncut = {0};
-            struct eval_prompt prompt;
-            struct kvc_error error;
-            struct eval_maker maker = {.task = &lines, .index = i};
-            char word[64];
-            FINE(make_lines(&maker, &uncut, &error));
-            FINE(eval_fit(&request, &sample, &prompt, &error));
-            const size_t before = strlen(uncut.context), after = strlen(sample.context);
-            size_t head = 0, tail = 0;
-            assert_true(prompt.count + lines.answer <= length);
-            if (after < before) /* nothing is cut without need */
-                assert_true(prompt.count + lines.answer + 40 >= length);
-            while (head < after && sample.context[head] == uncut.context[head])
-                head++;
-            while (tail < after && sample.context[after - 1 - tail] == uncut.context[before - 1 - tail])
-                tail++;
-            assert_true(head + tail >= after);
-            assert_true(after == before || (head + 40 > after / 3 && tail + 40 > after / 3));
-            for (size_t b = 0, n; b < after; b += n) /* whole characters */
-                assert_true((n = cli_character(sample.context + b, after - b)) > 0);
-            if (sample.asked[0].span_count > 0) {
-                const struct eval_span span = sample.asked[0].spans[0];
-                assert_true(span.start + span.bytes <= after);
-                snprintf(word, sizeof word, "Line %u is called", 100 + (unsigned)i);
-                assert_memory_equal(sample.context + span.start, word, strlen(word));
-            } else {
-                assert_true(after < before);
-            }
-            eval_sample_free(&uncut);
-            eval_sample_free(&sample);
-            eval_prompt_free(&prompt);
-        }
-        const struct eval_request request = {&lines, &data, &prompters[i % 2], 1, i, 20, 0};
-        struct kvc_error error;
-        assert_int_equal(eval_fits(&request, &error), KVC_USAGE);
-        assert_non_null(strstr(error.text, "--length 20"));
     }
 }
 
@@ -382,7 +317,7 @@ static void short_lengths_are_refused(void **state) {
         struct eval_sample sample;
         struct eval_prompt prompt;
         unsigned least = 0;
-        if (!task->make || task->file >= EVAL_FOLDERS)
+        if (!task->make)
             continue;
         assert_int_equal(eval_fits(&request, &error), KVC_USAGE);
         assert_non_null(strstr(error.text, "--length 64"));
@@ -472,7 +407,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(samples_are_right),
                                        cmocka_unit_test(documents_are_at_depths),
                                        cmocka_unit_test(later_questions_are_whole),
-                                       cmocka_unit_test(long_texts_are_cut_in_the_middle),
                                        cmocka_unit_test(frequencies_stand_apart),
                                        cmocka_unit_test(samples_differ),
                                        cmocka_unit_test(the_question_follows),
