@@ -180,6 +180,24 @@ def test_a_session_goes_on_or_refuses(own):
     assert seen == {0, 2, 3, "refused"}
 
 
+def test_forks(own):
+    tokens = [*PROMPT, 7]
+    expected = logits_after(own, tokens)
+
+    def begin():
+        session = own.session()
+        session.prompt(tokens[:2])
+        return session
+
+    def check(session):
+        assert free(own.engine)
+        assert np.array_equal(session.decode(tokens[2]), expected)
+        session.close()
+        settled(own)
+
+    assert everywhere(begin, lambda session: session.fork().close(), check) > 50
+
+
 def test_prompts_of_several(own):
     tokens = [*PROMPT, 7]
     expected = logits_after(own, tokens)

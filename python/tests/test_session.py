@@ -159,6 +159,24 @@ def test_batches_change_no_bit(model):
         kvcull.decode([], [])
 
 
+def test_a_fork_continues_alone(model):
+    """Both go on with the bits of a session that was never forked, also in the middle of an answer."""
+    session, same = model.session("snapkv:budget=40,window=8"), model.session("snapkv:budget=40,window=8")
+    for one in (session, same):
+        one.prompt(TEXT)
+        one.decode(7)
+    with session.fork() as copy:
+        assert np.array_equal(copy.logits, session.logits) and copy.stats().tokens == session.stats().tokens
+        copy.prompt([5, 9, 11])
+        assert np.array_equal(session.decode(8), same.decode(8))
+        assert copy.stats().tokens == session.stats().tokens + 2
+    answer = session.generate(tokens=2, ignore_end=True, temperature=0)
+    next(answer)
+    assert np.array_equal(session.fork().prompt([3]), session.prompt([3]))  # the answer's last token comes first in both
+    with pytest.raises(kvcull.UsageError):
+        copy.fork()
+
+
 def test_what_it_holds(model):
     session = model.session(policy.quest(budget=32, page=8), record_reads=True)
     session.prompt(TEXT)
