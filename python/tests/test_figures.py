@@ -68,7 +68,7 @@ def test_names_and_numbers_are_drawn(name):
     plt = figures.pyplot()
     drawn = figure.draw(plt)
     for axes in (axes for axes in drawn.axes if axes.get_visible()):
-        texts = [text.get_text() for text in axes.texts]
+        texts = [text.get_text() for text in axes.texts] + [axes.get_xlabel()]
         lines = POLICIES if name in ("lengths", "tasks") else {method_of(kv) for kv in POLICIES}
         assert set(lines) <= set(texts)
         assert any(re.search(r"n ?= ?(6|12)\b", text) for text in texts)

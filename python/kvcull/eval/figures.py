@@ -75,8 +75,8 @@ def spread(places: Sequence[float], gap: float) -> List[float]:
     return made
 
 
-def _name_lines(axes, ends: Sequence[Tuple[str, float, float, str]], most: float = 0.062) -> None:
-    """Writes names to the right of the axes, each with a thin line to the last mark of its line."""
+def _name_lines(axes, ends: Sequence[Tuple[str, Optional[float], float, str]], most: float = 0.062) -> None:
+    """Writes names to the right of the axes, each with a thin line to the last mark of its line; None: to the side."""
     if not ends:
         return
     low, high = axes.get_ylim()
@@ -85,7 +85,8 @@ def _name_lines(axes, ends: Sequence[Tuple[str, float, float, str]], most: float
     gap = min(most, 1.1 / len(ends))
     fractions = [(y - low) / (high - low) for _name, _x, y, _colour in ends]
     for (name, x, y, colour), place in zip(ends, spread(fractions, gap)):
-        at = (scale.transform(x) - scale.transform(left)) / (scale.transform(right) - scale.transform(left))
+        at = 1.0 if x is None else ((scale.transform(x) - scale.transform(left))
+                                    / (scale.transform(right) - scale.transform(left)))
         axes.annotate(name, (at, (y - low) / (high - low)), (1.03, place), xycoords="axes fraction",
                       textcoords="axes fraction", color=colour, fontsize=7.5, va="center", annotation_clip=False,
                       arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.5, "alpha": 0.6, "shrinkA": 1,
@@ -109,13 +110,10 @@ def _marks(axes, xs: Sequence[float], marks: Sequence[Cell], each: bool, **style
                       color=style["color"]).set_in_layout(False)
 
 
-def _note_n(axes, found: Sequence[Cell]) -> bool:
-    """If all marks have as many samples, says so once and returns False: marks need no number of their own."""
+def _note_n(found: Sequence[Cell]) -> str:
+    """If all marks have as many samples, returns what the axis says about it: marks need no number of their own."""
     counts = {one.n for one in found}
-    if len(counts) == 1:
-        axes.text(0.99, 0.985, f"n = {counts.pop()} at every mark", transform=axes.transAxes, fontsize=6.5, ha="right",
-                  va="top", color="#555555").set_in_layout(False)
-    return len(counts) > 1
+    return f" (n = {counts.pop()} at every mark)" if len(counts) == 1 else ""
 
 
 def _limits(axes, found: Sequence[Cell]) -> None:
@@ -125,9 +123,10 @@ def _limits(axes, found: Sequence[Cell]) -> None:
 
 
 def _lines(axes, found: Sequence[Cell], place: Callable[[Cell], Optional[float]], colours: Mapping[str, str],
-           flat: bool = True) -> None:
-    """Draws a line for each method. flat: the method full is a horizontal line."""
-    ends, each = [], _note_n(axes, found)
+           label: str) -> None:
+    """Draws a line for each method; that of the method full goes from side to side."""
+    ends: List[Tuple[str, Optional[float], float, str]] = []
+    note = _note_n(found)
     _limits(axes, found)
     for name in dict.fromkeys(method_of(one.kv) for one in found):
         marks = sorted(((place(one), one) for one in found if method_of(one.kv) == name and place(one) is not None),
@@ -135,12 +134,13 @@ def _lines(axes, found: Sequence[Cell], place: Callable[[Cell], Optional[float]]
         if not marks:
             continue
         colour, xs, ys = colours[name], [x for x, _one in marks], [one.score for _x, one in marks]
-        if name == "full" and flat:
+        if name == "full":
             axes.axhline(ys[0], color=colour, lw=0.9, ls=(0, (5, 3)), zorder=1)
-        _marks(axes, xs, [one for _x, one in marks], each, color=colour, marker="o")
-        ends.append((name, xs[-1], ys[-1], colour))
+        _marks(axes, xs, [one for _x, one in marks], not note, color=colour, marker="o")
+        ends.append((name, None if name == "full" else xs[-1], ys[-1], colour))
     axes.margins(x=0.08)
     axes.autoscale(axis="x")
+    axes.set_xlabel(label + note)
     _name_lines(axes, ends)
 
 
@@ -185,8 +185,7 @@ def _against(found: List[Cell], name: str, title: str, caption: str, label: str,
             if logarithmic:
                 axes.set_xscale("log", base=2)
                 axes.xaxis.set_major_formatter(lambda value, _place: bytes_text(value))
-            _lines(axes, some, place, colours)
-            axes.set_xlabel(label)
+            _lines(axes, some, place, colours, label)
             axes.set_ylabel(_unit(some))
         return f"{key[0]}, {key[1]} tokens, {ASKED.get(key[2], key[2])}", draw
 
@@ -202,7 +201,7 @@ def _over_lengths(found: List[Cell]) -> Figure:
             some = [one for one in found if (one.task, one.question) == key]
             axes.set_xscale("log", base=2)
             lengths = sorted({one.length for one in some})
-            ends, each = [], _note_n(axes, some)
+            ends, note = [], _note_n(some)
             _limits(axes, some)
             policies = list(dict.fromkeys(one.kv for one in some))
             for number, kv in enumerate(policies):
@@ -210,14 +209,14 @@ def _over_lengths(found: List[Cell]) -> Figure:
                 colour = colours[method_of(kv)]
                 shade = 2 ** (0.12 * (number / max(1, len(policies) - 1) - 0.5))  # apart, so that intervals are seen
                 xs = [one.length * shade for one in marks]
-                _marks(axes, xs, marks, each, color=colour, marker="os^Dv"[number % 5])
+                _marks(axes, xs, marks, not note, color=colour, marker="os^Dv"[number % 5])
                 ends.append((kv, xs[-1], marks[-1].score, colour))
             axes.set_xticks(lengths, [str(length) for length in lengths])
             axes.minorticks_off()
             axes.margins(x=0.08)
             axes.autoscale(axis="x")
             _name_lines(axes, ends)
-            axes.set_xlabel("tokens of prompt and answer")
+            axes.set_xlabel("tokens of prompt and answer" + note)
             axes.set_ylabel(_unit(some))
         return f"{key[0]}, {ASKED.get(key[1], key[1])}", draw
 
