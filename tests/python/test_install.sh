@@ -54,4 +54,9 @@ installs in-tree
 that 'of a build in the tree' [ $status = 0 ]
 mv "$work/tree" "$work/gone"
 answers in-tree
+(cd "$work/empty" && PYTHONPATH="$work/in-tree" "$python" -m kvcull.eval list) >"$work/out" 2>"$work/err"
+that 'the benchmarks of what is installed' [ $? = 0 ]
+has '^longbench/hotpotqa '
+that 'the types of the methods' [ -s "$work/in-tree/kvcull/policy.pyi" ]
+that 'the mark of typed packages' [ -e "$work/in-tree/kvcull/py.typed" ]
 finish

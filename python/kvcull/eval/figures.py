@@ -129,8 +129,8 @@ def _lines(axes, found: Sequence[Cell], place: Callable[[Cell], Optional[float]]
     note = _note_n(found)
     _limits(axes, found)
     for name in dict.fromkeys(method_of(one.kv) for one in found):
-        marks = sorted(((place(one), one) for one in found if method_of(one.kv) == name and place(one) is not None),
-                       key=lambda pair: pair[0])
+        placed = ((place(one), one) for one in found if method_of(one.kv) == name)
+        marks = sorted(((x, one) for x, one in placed if x is not None), key=lambda pair: pair[0])
         if not marks:
             continue
         colour, xs, ys = colours[name], [x for x, _one in marks], [one.score for _x, one in marks]

@@ -96,9 +96,9 @@ class KvcullLM(LM):
             front, rest = self._pair(*request.args[:2])
             groups.setdefault(tuple(front), []).append((index, rest))
         found: List[Tuple[float, bool]] = [(0.0, True)] * len(requests)
-        for front, members in groups.items():
+        for begun, members in groups.items():
             with self._session(max(len(rest) for _index, rest in members)) as session:
-                logits = session.prompt(list(front))
+                logits = session.prompt(list(begun))
                 for index, rest in members:
                     with session.fork() as copy:
                         parts = list(self._read(copy, logits, rest))

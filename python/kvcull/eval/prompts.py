@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
 
 import numpy as np
 
@@ -150,12 +150,12 @@ class Prompter:
                          f"are longer; give at least {whole + whole // 8}")
 
 
-def common(a: Sequence[int], b: Sequence[int]) -> int:
+def common(a: np.ndarray, b: np.ndarray) -> int:
     """Returns how many first tokens are the same, but at most all but one of a prompt's."""
     most = min(len(a) - 1, len(b))
     if most <= 0:
         return 0
-    differs = np.nonzero(np.asarray(a[:most]) != np.asarray(b[:most]))[0]
+    differs = np.nonzero(a[:most] != b[:most])[0]
     return int(differs[0]) if len(differs) else most
 
 

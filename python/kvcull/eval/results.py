@@ -15,7 +15,7 @@ from ..errors import InputError, UsageError
 #: The members that identify a result.
 KEY = ("model", "weights", "arithmetic", "cache_type", "prompt", "data", "task", "length", "seed", "sample", "kv",
        "question", "depth", "turn")
-NEEDED = {"model": str, "task": str, "length": int, "sample": int, "kv": str, "question": str, "score": (int, float),
+NEEDED: Dict[str, Any] = {"model": str, "task": str, "length": int, "sample": int, "kv": str, "question": str, "score": (int, float),
           "held_bytes": int, "prompt_tokens": int}
 
 
