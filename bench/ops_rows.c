@@ -100,6 +100,15 @@ KVC_MEASURE(hadamard, 1, variant) {
         m->ops->hadamard(m->device, &(struct kvc_hadamard){.x = x, .heads = heads, .d = MEASURE_HEAD_SIZE});
 }
 
+KVC_MEASURE(centre, 1, variant) {
+    const struct kvc_span x = kvc_measure_values(m, VALUES), mean = kvc_measure_values(m, MEASURE_HIDDEN);
+    (void)variant;
+    kvc_measure_counts(m, 2ull * VALUES * 4, VALUES, "%d x %d", MEASURE_ROWS, MEASURE_HIDDEN);
+    while (kvc_measure_again(m))
+        m->ops->centre(m->device,
+                       &(struct kvc_centre){.x = x, .centre = mean, .rows = MEASURE_ROWS, .width = MEASURE_HIDDEN});
+}
+
 KVC_MEASURE(repeat_heads, 1, variant) {
     const size_t n = VALUES / MEASURE_GROUP;
     const struct kvc_span x = kvc_measure_values(m, n), y = kvc_measure_space(m, VALUES * 4);

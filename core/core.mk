@@ -52,6 +52,7 @@ libkvc_la_SOURCES += \
 libkvc_la_SOURCES += \
 	core/engine/alone.c \
 	core/engine/cache_positions.c \
+	core/engine/centre.c \
 	core/engine/decode.c \
 	core/engine/draft.c \
 	core/engine/evict.c \

@@ -24,6 +24,7 @@ const struct kvc_policy_class kvc_policy_keydiff = {
     .differences = "The mean is computed again at each eviction, over the entries held then, in decode steps as in the "
                    "prompt. The paper evicts after every block of a prompt; kvcull evicts after the whole prompt.",
     .second_turn = "The mean covers old and new entries, and the B entries least similar to it are kept.",
+    .whole_keys = true,
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_newest,

@@ -20,6 +20,7 @@ const struct kvc_policy_class kvc_policy_knorm = {
     .differences = "Norms are those of the stored keys, which are rotated. A rotation changes a norm by rounding only. "
                    "The paper leaves out the first two layers; skip_layers=2 does that.",
     .second_turn = "The B keys of smallest norm among old and new entries are kept.",
+    .whole_keys = true,
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_newest,

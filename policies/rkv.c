@@ -65,6 +65,7 @@ const struct kvc_policy_class kvc_policy_rkv = {
         "now. A key of length 0 is similar to no other; that code adds 1e-8 to lengths.",
     .second_turn = "The turn's prompt evicts nothing, and its last queries vote as those of the first turn do. Steps "
                    "count from its end.",
+    .whole_keys = true,
     .stages = KVC_STAGE_DECODE,
     .options = options,
     .trial = "window=8,every=4",

@@ -161,6 +161,24 @@ KVC_KERNEL(scale)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float factor, fl
     }
 }
 
+/* centre [width] becomes the mean of x's first `rows` rows. */
+KVC_KERNEL(mean_row)(KVC_SPAN(float, centre), KVC_SPAN(const float, x), kvc_u32 rows, kvc_u32 width) {
+    const kvc_u64 i = KVC_GLOBAL_ID();
+    float sum = 0.0f;
+    if (i >= width)
+        return;
+    for (kvc_u32 r = 0; r < rows; r++)
+        sum += x_buffer[x_offset + (kvc_u64)r * width + i];
+    centre_buffer[centre_offset + i] = kvc_div(sum, (float)rows);
+}
+
+/* Subtracts centre [width] from the rows of x, which have n values. */
+KVC_KERNEL(centre)(KVC_SPAN(float, x), KVC_SPAN(const float, centre), kvc_u64 n, kvc_u32 width) {
+    const kvc_u64 i = KVC_GLOBAL_ID();
+    if (i < n)
+        x_buffer[x_offset + i] -= centre_buffer[centre_offset + i % width];
+}
+
 /* Transforms `width` channels (core/base/canon.h, kvc_hadamard_width). All work-items of the group must call it. */
 KVC_DEVICE void kvc_transform(KVC_GLOBAL float *part, kvc_u32 width, float factor) {
     for (kvc_u32 step = 1; step < width; step *= 2) {

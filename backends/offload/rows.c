@@ -68,6 +68,19 @@ void kvc_offload_scale(struct kvc_device *device, const struct kvc_scale *args) 
     kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
+void kvc_offload_centre(struct kvc_device *device, const struct kvc_centre *args) {
+    const uint64_t n = (uint64_t)args->rows * args->width;
+    KVC_ASSERT(args->first <= args->rows && kvc_offload_holds(args->x, n) &&
+               kvc_offload_holds(args->centre, args->width));
+    struct kvc_launch mean = kvc_launch_of(KVC_KERNEL_mean_row), launch = kvc_launch_of(KVC_KERNEL_centre);
+    if (args->first) {
+        KVC_PUSH(&mean, args->centre, args->x, args->first, args->width);
+        kvc_launch_items(kvc_offload_of(device), &mean, args->width, 1, 1);
+    }
+    KVC_PUSH(&launch, args->x, args->centre, n, args->width);
+    kvc_launch_items(kvc_offload_of(device), &launch, n, 1, 1);
+}
+
 void kvc_offload_hadamard(struct kvc_device *device, const struct kvc_hadamard *args) {
     KVC_ASSERT(kvc_offload_holds(args->x, (uint64_t)args->heads * args->d));
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_hadamard);

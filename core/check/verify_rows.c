@@ -329,6 +329,26 @@ KVC_CASE(hadamard, 12) {
         kvc_verify_compare(v, x, 0, n, "x");
 }
 
+KVC_INJECT(centre, kvc_centre, if (args->rows) kvc_flip(device, args->x, (size_t)args->rows * args->width - 1))
+KVC_CASE(centre, 12) {
+    const uint32_t rows = draw_rows(v), width = draw_any(v);
+    const uint32_t first = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, rows < 32 ? rows : 32) : 0;
+    const struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * width, kvc_verify_flavour(v));
+    const struct kvc_twin mean = kvc_verify_twin_values(v, width, kvc_verify_flavour(v));
+    snprintf(v->shape, sizeof v->shape, "rows %u, width %u, mean of %u", (unsigned)rows, (unsigned)width,
+             (unsigned)first);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->centre(v->device[side], &(struct kvc_centre){.x = kvc_verify_span(x, side),
+                                                                           .centre = kvc_verify_span(mean, side),
+                                                                           .rows = rows,
+                                                                           .width = width,
+                                                                           .first = first});
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, mean, 0, width, "centre");
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, x, 0, (size_t)rows * width, "x");
+}
+
 KVC_INJECT(repeat_heads, kvc_repeat_heads,
            if (args->rows)
                kvc_flip(device, args->out, (size_t)args->rows * args->heads * args->copies * args->head_size - 1))

@@ -5,6 +5,7 @@
 #include "core/base/float.h"
 #include "core/base/integers.h"
 #include "core/engine/advice.h"
+#include "core/engine/centre.h"
 #include "core/engine/coordinator.h"
 #include "core/engine/decode.h"
 #include "core/engine/finite.h"
@@ -43,6 +44,9 @@ static void project(const struct kvc_step *step, uint32_t layer) {
         kvc_runner_transform(step->runner, &step->session[i]->cache.format, i, rows, row_of(&step->runner->k, 0, 0),
                              row_of(&step->runner->v, 0, 0));
     }
+    const size_t width = (size_t)step->runner->geometry.kv_heads * step->runner->geometry.head_size;
+    for (uint32_t i = 0; i < step->count; i++)
+        kvc_centre_keys(&step->session[i], 1, layer, row_of(&step->runner->k, i, width), 1, step->stored);
 }
 
 /* Appends each row's key and value to its session's lists. If a select method keeps a view (a subset of the entries),

@@ -11,6 +11,7 @@
 
 #include "core/base/assert.h"
 #include "core/base/integers.h"
+#include "core/engine/centre.h"
 #include "core/engine/coordinator.h"
 #include "core/engine/pipeline.h"
 #include "core/engine/prune_rows.h"
@@ -130,6 +131,7 @@ static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t cou
     struct kvc_runner *runner = part->session->runner;
     const struct kvc_entry_format *format = &part->session->cache.format; /* all sessions have the same types */
     kvc_runner_transform(runner, format, 0, part->rows, projected.k, projected.v);
+    kvc_centre_keys(sessions, count, layer, projected.k, part->rows, part->stored);
     for (size_t i = 0; i < count; i++)
         if (sessions[i]->prompt.has_rows)
             pass_append(sessions[i], layer, part, &projected);

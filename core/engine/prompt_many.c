@@ -50,7 +50,7 @@ static bool may_share(const struct kvc_session *session) {
 /* Returns true if both sessions compute the same rows, in the same parts, from the same entries. */
 static bool alike(const struct kvc_session *a, const struct kvc_session *b, uint32_t rows) {
     return kvc_entry_types_equal(kvc_session_cache_type(a), kvc_session_cache_type(b)) && a->chunk == b->chunk &&
-           kvc_prompt_long_rope(a, rows) == kvc_prompt_long_rope(b, rows);
+           !a->centres == !b->centres && kvc_prompt_long_rope(a, rows) == kvc_prompt_long_rope(b, rows);
 }
 
 /* Collects the sessions from i on that can share the rows of session i. Returns their number, at least 1. */

@@ -3,6 +3,7 @@
 
 #include "core/base/assert.h"
 #include "core/base/integers.h"
+#include "core/engine/centre.h"
 #include "core/engine/coordinator.h"
 #include "core/engine/pipeline.h"
 
@@ -150,6 +151,8 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
         status = open_layers(made, store, &format, options->memory_limit, error);
     if (status == KVC_OK)
         status = open_recurrent(made, error);
+    if (status == KVC_OK)
+        status = kvc_centre_open(made, error);
     if (status != KVC_OK) {
         kvc_session_free(made);
         return status;
@@ -206,6 +209,7 @@ void kvc_session_free(struct kvc_session *session) {
         if (session->recurrent)
             kvc_cache_state_free(&session->cache, (size_t)kvc_network_state_bytes(session->runner->network),
                                  session->recurrent);
+        kvc_centre_close(session);
         kvc_cache_close(&session->cache);
     }
     if (session->policy)

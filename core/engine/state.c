@@ -7,6 +7,7 @@
 #include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/engine/cache_lists.h"
+#include "core/engine/centre.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -225,6 +226,7 @@ static void pass_layer(struct kvc_archive *a, struct kvc_session *session, uint3
     kvc_archive_limited(a, &session->held[l], INT32_MAX, "entries with the prompt in");
     kvc_archive_limited(a, &session->after[l], INT32_MAX, "entries after the prompt");
     kvc_archive_u64(a, &layer->step_most);
+    kvc_archive_bool(a, &layer->centred);
     kvc_archive_bool(a, &session->evictions.thinned[l]);
     kvc_archive_bool(a, &session->evictions.touched[l]);
     pass_shape(a, &shape, lists);
@@ -316,6 +318,7 @@ static void copy_device(struct kvc_archive *a, struct kvc_session *session) {
     if (session->recurrent)
         device->ops->copy(device, (struct kvc_span){session->recurrent, 0}, (struct kvc_span){from->recurrent, 0},
                           (size_t)kvc_network_state_bytes(session->runner->network));
+    kvc_centre_pass(a, session);
 }
 
 static void pass_device(struct kvc_archive *a, struct kvc_session *session) {
@@ -323,6 +326,7 @@ static void pass_device(struct kvc_archive *a, struct kvc_session *session) {
         for (uint32_t h = 0; h < session->cache.layer[l].lists.kv_heads && kvc_archive_fine(a); h++)
             pass_list(a, session, l, h);
     pass_recurrent(a, session);
+    kvc_centre_pass(a, session);
 }
 
 void kvc_state_pass(struct kvc_archive *a, struct kvc_session *session) {

@@ -130,6 +130,10 @@ void kvc_trace_hadamard(struct kvc_trace *trace, const struct kvc_hadamard *args
     put_flat(trace, "hadamard", args->x, (size_t)args->heads * args->d);
 }
 
+void kvc_trace_centre(struct kvc_trace *trace, const struct kvc_centre *args) {
+    put_flat(trace, "centre", args->x, (size_t)args->rows * args->width);
+}
+
 void kvc_trace_repeat_heads(struct kvc_trace *trace, const struct kvc_repeat_heads *args) {
     put_rows(trace, FLOATS("repeat_heads", "out"), args->out, 0, args->rows, args->heads * args->copies,
              args->head_size);

@@ -28,6 +28,9 @@ static enum kvc_status open_estimate(struct kvc_estimator *e, struct kvc_error *
         layer->lists[1] = kvc_policy_whole(e->policy, l, e->g, &e->format);
         layer->lists[0] = layer->heads - layer->lists[1];
     }
+    if (kvc_policy_centres(e->policy, kvc_format_types(&e->format)))
+        e->ledger.state += (uint64_t)e->own_layers * e->g->kv_heads * e->g->head_size * sizeof(float);
+    e->ledger.peak = e->ledger.state;
     return KVC_OK;
 }
 

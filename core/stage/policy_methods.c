@@ -160,6 +160,16 @@ enum kvc_status kvc_policy_check_types(const struct kvc_policy *policy, struct k
     return KVC_OK;
 }
 
+bool kvc_policy_centres(const struct kvc_policy *policy, struct kvc_entry_types types) {
+    bool whole = false;
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_method *method = &policy->method[i];
+        whole = whole || method->policy->whole_keys ||
+                (method->policy->cache_positions && method->policy->cache_positions(&method->values));
+    }
+    return kvc_type_is_rotated(types.key) && !whole;
+}
+
 /* Allocates a method's own state. */
 static enum kvc_status open_state(const struct kvc_method *method, const struct kvc_geometry *geometry,
                                   struct kvc_method_use *use, struct kvc_error *error) {

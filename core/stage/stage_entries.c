@@ -11,6 +11,14 @@ static enum kvc_status per_list(const struct kvc_stage *stage, const struct kvc_
     return kvc_fail(error, KVC_USAGE, "policy: scores by keys and values are per list");
 }
 
+/* Checks that a method's scores by whole keys find whole keys. */
+static enum kvc_status whole_keys(const struct kvc_stage *stage, struct kvc_error *error) {
+    if (!stage->session->centres)
+        return KVC_OK;
+    return kvc_fail(error, KVC_USAGE,
+                    "policy: keys are stored less their mean: the method's class must have whole_keys = true");
+}
+
 enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,
                                        struct kvc_scores *scores, struct kvc_error *error) {
     const enum kvc_status status = per_list(stage, scores, error);
@@ -19,6 +27,8 @@ enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_k
     if ((unsigned)kind > KVC_ENTRY_APART)
         return kvc_fail(error, KVC_USAGE, "policy: scores of kind %u: must be a value of enum kvc_entry_kind",
                         (unsigned)kind);
+    if (kind != KVC_ENTRY_DRAW && whole_keys(stage, error) != KVC_OK)
+        return KVC_USAGE;
     kvc_stage_device(stage)->ops->entry_scores(kvc_stage_device(stage),
                                                &(struct kvc_entry_scores){.lists = &kvc_stage_lists(stage)->lists,
                                                                           .kind = kind,
@@ -50,7 +60,9 @@ enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, ui
 
 enum kvc_status kvc_stage_mix_redundancy(struct kvc_stage *stage, float threshold, float share, float divisor,
                                          struct kvc_scores *scores, struct kvc_error *error) {
-    const enum kvc_status status = per_list(stage, scores, error);
+    enum kvc_status status = per_list(stage, scores, error);
+    if (status == KVC_OK)
+        status = whole_keys(stage, error);
     if (status != KVC_OK)
         return status;
     kvc_stage_device(stage)->ops->mix_redundancy(kvc_stage_device(stage),

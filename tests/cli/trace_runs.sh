@@ -14,6 +14,7 @@ append demo full
 attention demo full
 scale caps full
 hadamard rotated full
+centre rotated full
 convolve delta full
 delta_rule delta full
 linear_int8 blocks full

@@ -133,6 +133,21 @@ void KVC_REF(transform)(float *x, uint32_t d) {
     }
 }
 
+void KVC_REF(centre)(struct kvc_device *device, const struct kvc_centre *args) {
+    float *x = kvc_span_data(args->x), *centre = kvc_span_data(args->centre);
+    (void)device;
+    KVC_ASSERT(args->first <= args->rows && kvc_span_holds(args->x, (uint64_t)args->rows * args->width));
+    for (uint32_t i = 0; i < args->width && args->first; i++) {
+        float sum = 0.0f;
+        for (uint32_t r = 0; r < args->first; r++)
+            sum += x[(size_t)r * args->width + i];
+        centre[i] = kvc_div(sum, (float)args->first);
+    }
+    for (uint32_t r = 0; r < args->rows; r++)
+        for (uint32_t i = 0; i < args->width; i++)
+            x[(size_t)r * args->width + i] -= centre[i];
+}
+
 void KVC_REF(hadamard)(struct kvc_device *device, const struct kvc_hadamard *args) {
     KVC_ASSERT(kvc_span_holds(args->x, (uint64_t)args->heads * args->d));
     (void)device;

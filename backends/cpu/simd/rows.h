@@ -352,6 +352,31 @@ static void scale(struct kvc_device *device, const struct kvc_scale *args) {
     run_pieces(device, &job, scale_task, (double)args->n * (args->cap != 0.0f ? 60 : 2) / LANES);
 }
 
+/* ---- centre ---- */
+
+static void centre_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    (void)thread;
+    for (size_t r = task * job->piece; r < piece_end(job, task); r++)
+        for (size_t i = 0; i < job->width; i++)
+            job->y[r * job->width + i] -= job->x[i];
+}
+
+static void centre(struct kvc_device *device, const struct kvc_centre *args) {
+    const size_t width = args->width;
+    float *x = kvc_span_data(args->x), *mean = kvc_span_data(args->centre);
+    struct rows_job job = {.y = x, .x = mean, .count = args->rows, .width = width};
+    KVC_ASSERT(args->first <= args->rows);
+    if (args->first)
+        memset(mean, 0, width * sizeof *mean);
+    for (uint32_t r = 0; r < args->first; r++)
+        for (size_t i = 0; i < width; i++)
+            mean[i] += x[r * width + i];
+    for (size_t i = 0; i < width && args->first; i++)
+        mean[i] = kvc_div(mean[i], (float)args->first);
+    run_pieces(device, &job, centre_task, (double)args->rows * (double)width / LANES);
+}
+
 /* ---- hadamard ---- */
 
 /* One step of the transform for all channels of a part. Inlined for each small step. */

@@ -1,0 +1,95 @@
+/* centre.c - subtracts the mean of a session's first keys, the centre, from all of its keys. The keys of a head lie
+ * around a point far from zero, so what is left is smaller and loses less when it is rounded to a few bits. Every score
+ * of a query in the head becomes smaller by the same number, so attention stays the same, unless the model caps its
+ * scores or has attention sinks. A session has centres if its keys have a rotated type and no method reads whole keys
+ * (kvc_policy_centres). */
+#include "core/engine/centre.h"
+
+#include "core/base/assert.h"
+#include "core/base/integers.h"
+#include "core/engine/archive.h"
+#include "core/engine/session.h"
+
+static size_t width_of(const struct kvc_session *session) {
+    const struct kvc_geometry *g = &session->runner->geometry;
+    return (size_t)g->kv_heads * g->head_size;
+}
+
+/* Returns the number of this process's layers. *first receives its first layer. */
+static uint32_t own_layers(const struct kvc_session *session, uint32_t *first) {
+    const struct kvc_network *network = session->runner->network;
+    const bool pipeline = network && network->part.pipeline;
+    *first = pipeline ? network->part.first_layer : 0;
+    return pipeline ? network->part.own_layers : session->runner->geometry.layers;
+}
+
+static size_t bytes_of(const struct kvc_session *session) {
+    uint32_t first;
+    return own_layers(session, &first) * width_of(session) * sizeof(float);
+}
+
+static struct kvc_span centre_of(const struct kvc_session *session, uint32_t layer) {
+    uint32_t first;
+    (void)own_layers(session, &first);
+    KVC_ASSERT(layer >= first);
+    return (struct kvc_span){session->centres, (layer - first) * width_of(session) * sizeof(float)};
+}
+
+/* Returns true if a constant that is added to all scores of a row does not change attention. */
+static bool scores_may_move(const struct kvc_runner *runner, uint32_t layer) {
+    return kvc_runner_scoring(runner).cap == 0.0f && !kvc_runner_sinks(runner, layer).buffer;
+}
+
+enum kvc_status kvc_centre_open(struct kvc_session *session, struct kvc_error *error) {
+    const size_t bytes = bytes_of(session);
+    if (bytes == 0 || !kvc_policy_centres(session->policy, kvc_session_cache_type(session)))
+        return KVC_OK;
+    session->chunk = kvc_max_u32(session->chunk, KVC_CENTRE_ROWS);
+    return kvc_cache_state_create(&session->cache, bytes, &session->centres, error);
+}
+
+void kvc_centre_close(struct kvc_session *session) {
+    if (session->centres)
+        kvc_cache_state_free(&session->cache, bytes_of(session), session->centres);
+}
+
+void kvc_centre_keys(struct kvc_session *const *sessions, size_t count, uint32_t layer, struct kvc_span k,
+                     uint32_t rows, uint32_t stored) {
+    const struct kvc_runner *runner = sessions[0]->runner;
+    const struct kvc_ops *ops = runner->device->ops;
+    struct kvc_cache_layer *own = &sessions[0]->cache.layer[layer];
+    KVC_ASSERT(count > 0 && stored <= rows);
+    if (!sessions[0]->centres || !scores_may_move(runner, layer) || (!own->centred && stored == 0))
+        return;
+    const uint32_t first = own->centred ? 0 : kvc_min_u32(stored, KVC_CENTRE_ROWS),
+                   width = (uint32_t)width_of(sessions[0]);
+    const struct kvc_span centre = centre_of(sessions[0], layer);
+    ops->centre(runner->device,
+                &(struct kvc_centre){.x = k, .centre = centre, .rows = rows, .width = width, .first = first});
+    for (size_t i = 0; i < count && first; i++) {
+        KVC_ASSERT(sessions[i]->centres && !sessions[i]->cache.layer[layer].centred);
+        if (i > 0)
+            ops->copy(runner->device, centre_of(sessions[i], layer), centre, width * sizeof(float));
+        sessions[i]->cache.layer[layer].centred = true;
+    }
+}
+
+void kvc_centre_pass(struct kvc_archive *archive, struct kvc_session *session) {
+    struct kvc_device *device = session->runner->device;
+    const struct kvc_span at = {session->centres, 0};
+    const size_t bytes = session->centres ? bytes_of(session) : 0;
+    if (!bytes)
+        return;
+    if (archive->from) {
+        if (archive->reads)
+            device->ops->copy(device, at, (struct kvc_span){archive->from->centres, 0}, bytes);
+        return;
+    }
+    kvc_archive_begin(archive, KVC_SECTION_CENTRES, 0);
+    unsigned char *place = kvc_archive_place(archive, bytes);
+    if (place && archive->reads)
+        device->ops->upload(device, at, place, bytes);
+    else if (place)
+        device->ops->download(device, place, at, bytes);
+    kvc_archive_end(archive, KVC_SECTION_CENTRES, 0);
+}

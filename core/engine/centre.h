@@ -1,0 +1,26 @@
+/* centre.h - subtracts the mean of a session's first keys from all of its keys. */
+#ifndef KVC_CORE_ENGINE_CENTRE_H
+#define KVC_CORE_ENGINE_CENTRE_H
+
+#include "kvcull.h"
+
+#include "core/base/ops.h"
+
+/* Rows of a session's first pass whose keys give the mean. A layer computes at least as many rows at once. */
+#define KVC_CENTRE_ROWS 32u
+
+struct kvc_archive;
+
+/* Creates the session's centres if its policy and entry types permit them. */
+enum kvc_status kvc_centre_open(struct kvc_session *session, struct kvc_error *error);
+void kvc_centre_close(struct kvc_session *session);
+
+/* Subtracts the layer's centre from k [rows, H_kv, d], whose first `stored` rows will be appended to the lists of all
+ * `count` sessions. Computes the centre before if the layer has no entry yet. */
+void kvc_centre_keys(struct kvc_session *const *sessions, size_t count, uint32_t layer, struct kvc_span k,
+                     uint32_t rows, uint32_t stored);
+
+/* Writes or reads the centres, or copies them from archive->from. */
+void kvc_centre_pass(struct kvc_archive *archive, struct kvc_session *session);
+
+#endif
