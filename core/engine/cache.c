@@ -227,8 +227,11 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
     const struct kvc_lists *old = &layer->lists;
     struct fresh fresh = {.blocks = 0};
     KVC_ASSERT(!old->order || ordered);
-    struct kvc_cache_layer made = {
-        .count = layer->count, .stale = layer->stale, .before = layer->before, .step_most = layer->step_most};
+    struct kvc_cache_layer made = {.count = layer->count,
+                                   .centred = layer->centred,
+                                   .stale = layer->stale,
+                                   .before = layer->before,
+                                   .step_most = layer->step_most};
     enum kvc_status status = make_arrays(cache, base, heads, columns, ordered, &made, error);
     if (status == KVC_OK)
         status = cache_take(cache, old, base, &fresh, error);

@@ -5,6 +5,7 @@ check_PROGRAMS += \
 	tests/core/test_beside \
 	tests/core/test_cache_positions \
 	tests/core/test_canon \
+	tests/core/test_centre \
 	tests/core/test_entry_types \
 	tests/core/test_experts \
 	tests/core/test_finite \

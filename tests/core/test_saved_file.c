@@ -103,12 +103,12 @@ static void test_damaged(void **state) {
     more[count] = 0;
     write_bytes(more, count + 1);
     refused("1 bytes follow its end", KVC_INPUT);
-    more[8] = 3;
+    more[8] = 4;
     write_bytes(more, count);
-    refused("version 3.0; this program reads version 2.0", KVC_INPUT);
+    refused("version 4.0; this program reads version 3.0", KVC_INPUT);
     more[8] = 1;
     write_bytes(more, count);
-    refused("version 1.0; this program reads version 2.0; give the model its text again", KVC_INPUT);
+    refused("version 1.0; this program reads version 3.0; give the model its text again", KVC_INPUT);
     remove(file_path);
     refused("No such file", KVC_INPUT);
     assert_int_equal(mkfifo(file_path, 0600), 0);
@@ -204,8 +204,8 @@ static void test_hungry(void **state) {
         memcpy(&length, bytes + at + 8, sizeof length);
         if (section == KVC_SECTION_LAYER) {
             memcpy(&lists, body, sizeof lists);
-            for (uint32_t h = 0; h < lists; h++) /* after three counts and two flags */
-                memcpy(body + 36 + 4 * (size_t)(2 + h), &slots, sizeof slots);
+            for (uint32_t h = 0; h < lists; h++) /* after three counts and three flags */
+                memcpy(body + 40 + 4 * (size_t)(2 + h), &slots, sizeof slots);
         }
         hash = kvc_bytes_hash(hash, bytes + at, 16);
         if (length)

@@ -172,8 +172,9 @@ static void test_estimate(void **state) {
         for (size_t n = 0; n < (kvc_test_thinned() ? 8 : 9); n = after(n)) {
             struct kvc_estimate expected;
             struct kvc_session_stats stats;
-            struct kvc_session *session = open_with(model, policies[p], KVC_Q8_0, 0);
-            FINE(kvc_estimate(engine, policies[p], &geometry, info->hidden, kvc_entry_types(KVC_Q8_0), prompts[n % 3],
+            const enum kvc_type type = n % 2 ? KVC_Q4H : KVC_Q8_0;
+            struct kvc_session *session = open_with(model, policies[p], type, 0);
+            FINE(kvc_estimate(engine, policies[p], &geometry, info->hidden, kvc_entry_types(type), prompts[n % 3],
                               steps[n / 3], &expected, &error));
             FINE(kvc_session_prompt(session, tokens, prompts[n % 3], NULL, NULL, &error));
             for (size_t i = 0; i < steps[n / 3]; i++)

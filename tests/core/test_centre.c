@@ -1,0 +1,201 @@
+/* test_centre.c - the mean that keys of rotated types are stored without: stored keys are those of a session with
+ * float32 entries, rotated, less the mean of the first ones, after prompts, steps, forks and saving. Methods that read
+ * whole keys get whole keys. */
+#include <math.h>
+
+#include "core/base/types.h"
+#include "core/engine/centre.h"
+#include "tests/core/same_sessions.h"
+
+enum { ROWS = 90, STEPS = 45, MORE = 20, SIZE_MOST = 256 };
+
+static struct kvc_session *open_pair(const char *policy, enum kvc_type key, uint32_t chunk) {
+    struct kvc_session_options options;
+    struct kvc_session *session;
+    kvc_session_defaults(&options);
+    options.policy = policy;
+    options.cache_type = (struct kvc_entry_types){key, KVC_F32};
+    options.chunk = chunk;
+    FINE(kvc_session_open(model, &options, &session, &error));
+    return session;
+}
+
+/* The transform by its definition: signs of a Hadamard matrix, in each part of the head. */
+static void rotate(double *y, const float *k, uint32_t d) {
+    const uint32_t width = d & (~d + 1);
+    for (uint32_t i = 0; i < d; i++) {
+        y[i] = 0.0;
+        for (uint32_t j = 0; j < width; j++)
+            y[i] += (double)k[i / width * width + j] * (__builtin_popcount(i % width & j) % 2 ? -1.0 : 1.0);
+        y[i] /= sqrt((double)width);
+    }
+}
+
+/* Compares the stored keys of layer 0, which do not depend on how entries are rounded, with the expected ones. `first`
+ * is the number of keys in the mean; 0: no mean. */
+static void check_keys(struct kvc_session *whole, struct kvc_session *stored, uint32_t first, const char *what) {
+    const uint32_t d = kvc_model_info(model)->head_size, heads = kvc_model_info(model)->kv_heads;
+    const enum kvc_type type = kvc_session_cache_type(stored).key;
+    const double half = type == KVC_Q4H ? 8.0 : 32.0;
+    double mean[SIZE_MOST], y[SIZE_MOST], least = INFINITY;
+    assert_true(d <= SIZE_MOST);
+    for (uint32_t h = 0; h < heads; h++) {
+        size_t bytes[2];
+        float *k = entries_of(whole, 0, h, &bytes[0]), *s = entries_of(stored, 0, h, &bytes[1]);
+        const size_t rows = bytes[0] / (2 * d + 1) / sizeof(float);
+        assert_int_equal(bytes[0], bytes[1]);
+        memset(mean, 0, sizeof mean);
+        for (size_t r = 0; r < first; r++) {
+            rotate(y, k + r * d, d);
+            for (uint32_t i = 0; i < d; i++)
+                mean[i] += y[i] / first;
+        }
+        for (size_t r = 0; r < rows; r++) {
+            rotate(y, k + r * d, d);
+            for (uint32_t g = 0; g < d; g += 32) {
+                const uint32_t end = g + 32 < d ? g + 32 : d;
+                double largest = 0.0;
+                for (uint32_t i = g; i < end; i++)
+                    largest = fmax(largest, fabs(y[i] - mean[i]));
+                for (uint32_t i = g; i < end; i++)
+                    if (!(fabs((double)s[r * d + i] - (y[i] - mean[i])) <= largest / half * 1.01 + 1e-6))
+                        fail_msg("%s: head %u, key %zu, channel %u: %g is stored for %g - %g", what, h, r, i,
+                                 (double)s[r * d + i], y[i], mean[i]);
+                for (uint32_t i = g; first && i < end && r == 0; i++)
+                    least = fmin(least, largest / half / (fabs(mean[i]) + 1e-9));
+            }
+        }
+        free(k);
+        free(s);
+    }
+    assert_true(!first || type == KVC_Q4H || least < 0.5); /* six bits tell whole keys from keys less their mean */
+}
+
+static void go(struct kvc_session *session, size_t from, size_t rows, size_t steps) {
+    if (rows)
+        FINE(kvc_session_prompt(session, tokens + from, rows, NULL, NULL, &error));
+    for (size_t i = 0; i < steps; i++)
+        FINE(kvc_decode(&session, &tokens[from + rows + i], 1, NULL, NULL, &error));
+}
+
+/* A prompt in chunks, steps over several blocks, a second prompt, a fork, a saved session. */
+static void test_keys(void **state) {
+    (void)state;
+    static const enum kvc_type types[] = {KVC_Q4H, KVC_Q6H};
+    static const size_t prompts[] = {ROWS, 32, 33, 5, 1};
+    for (size_t t = 0; t < 2; t++)
+        for (size_t p = 0; p < sizeof prompts / sizeof *prompts; p++) {
+            struct kvc_session *whole = open_pair("full", KVC_F32, 0), *fork, *loaded;
+            struct kvc_session *stored = open_pair("full", types[t], p % 2 ? 7 : 0);
+            const uint32_t first = (uint32_t)prompts[p] < KVC_CENTRE_ROWS ? (uint32_t)prompts[p] : KVC_CENTRE_ROWS;
+            char path[600];
+            go(whole, 0, prompts[p], STEPS);
+            go(stored, 0, prompts[p], STEPS);
+            check_keys(whole, stored, first, "prompt and steps");
+            FINE(kvc_session_fork(stored, &fork, &error));
+            snprintf(path, sizeof path, "%s.centre", model_path);
+            FINE(kvc_session_save(stored, path, NULL, &error));
+            FINE(kvc_session_load(model, NULL, path, NULL, &loaded, &error));
+            remove(path);
+            struct kvc_session *const all[] = {whole, stored, fork, loaded};
+            for (size_t i = 0; i < 4; i++)
+                go(all[i], prompts[p] + STEPS, MORE, STEPS);
+            check_keys(whole, stored, first, "second turn");
+            check_keys(whole, fork, first, "fork");
+            check_keys(whole, loaded, first, "loaded");
+            same(stored, fork, "full", "fork");
+            same(stored, loaded, "full", "loaded");
+            for (size_t i = 0; i < 4; i++)
+                kvc_session_close(all[i]);
+        }
+}
+
+/* An eviction and its relayout leave the mean as it is. */
+static void test_evictions(void **state) {
+    (void)state;
+    struct kvc_session *session = open_pair("morphkv:budget=40", KVC_Q4H, 0), *copy;
+    float before[SIZE_MOST * 8], after[SIZE_MOST * 8];
+    struct kvc_device *device = session->runner->device;
+    go(session, 0, ROWS, 0);
+    assert_non_null(session->centres);
+    const size_t bytes = kvc_model_info(model)->kv_heads * kvc_model_info(model)->head_size * sizeof(float);
+    assert_true(bytes <= sizeof before);
+    device->ops->download(device, before, (struct kvc_span){session->centres, 0}, bytes);
+    go(session, ROWS, 0, STEPS);
+    FINE(kvc_session_fork(session, &copy, &error));
+    for (size_t i = 0; i < 2; i++) {
+        device->ops->download(device, after, (struct kvc_span){i ? copy->centres : session->centres, 0}, bytes);
+        assert_memory_equal(before, after, bytes);
+        assert_true(session->cache.layer[0].centred);
+    }
+    kvc_session_close(session);
+    kvc_session_close(copy);
+}
+
+/* Methods that read whole keys, and types that are not rotated. */
+static void test_whole_keys(void **state) {
+    (void)state;
+    static const char *const specs[] = {"knorm:budget=400", "keydiff:budget=400", "rkv:budget=400",
+                                        "streaming:budget=400,positions=cache", "full"};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++) {
+        struct kvc_session *whole = open_pair("full", KVC_F32, 0);
+        struct kvc_session *stored = open_pair(specs[i], i == 4 ? KVC_Q8_0 : KVC_Q4H, 0);
+        assert_null(stored->centres);
+        go(whole, 0, ROWS, 3);
+        go(stored, 0, ROWS, 3);
+        if (i < 4)
+            check_keys(whole, stored, 0, specs[i]);
+        kvc_session_close(whole);
+        kvc_session_close(stored);
+    }
+}
+
+/* A method's own code that reads whole keys without saying so is refused. */
+static enum kvc_status evict_by_norm(struct kvc_stage *stage, const struct kvc_values *values,
+                                     struct kvc_error *cause) {
+    struct kvc_scores *scores;
+    (void)values;
+    const enum kvc_status status = kvc_stage_scores(stage, &scores, cause);
+    return status == KVC_OK ? kvc_stage_entry_scores(stage, KVC_ENTRY_NORM, 0, scores, cause) : status;
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    static const struct kvc_policy_class method = {
+        .name = "bynorm", .summary = "scores by norms", .stages = KVC_STAGE_PROMPT, .prompt = evict_by_norm};
+    FINE(kvc_engine_register(engine, &method, &error));
+    struct kvc_session *session = open_pair("bynorm", KVC_Q4H, 0);
+    REFUSED(kvc_session_prompt(session, tokens, ROWS, NULL, NULL, &error), KVC_USAGE, "must have whole_keys = true");
+    kvc_session_close(session);
+    session = open_pair("bynorm", KVC_Q8_0, 0);
+    go(session, 0, ROWS, 0);
+    kvc_session_close(session);
+}
+
+/* One prompt for several sessions, with means and without. */
+static void test_many(void **state) {
+    (void)state;
+    static const char *const specs[] = {"knorm:budget=40", "full", "h2o:budget=40", "snapkv:budget=40", "full"};
+    enum { MANY = sizeof specs / sizeof *specs };
+    struct kvc_session *together[MANY];
+    for (size_t i = 0; i < MANY; i++)
+        together[i] = open_pair(specs[i], i == 4 ? KVC_F32 : KVC_Q4H, 0);
+    FINE(kvc_session_prompt_many(together, MANY, tokens, ROWS, NULL, NULL, &error));
+    for (size_t i = 0; i < MANY; i++) {
+        struct kvc_session *alone = open_pair(specs[i], i == 4 ? KVC_F32 : KVC_Q4H, 0);
+        go(alone, 0, ROWS, 0);
+        same(alone, together[i], specs[i], "together");
+        go(alone, ROWS, 0, 9);
+        go(together[i], ROWS, 0, 9);
+        same(alone, together[i], specs[i], "together, then steps");
+        kvc_session_close(alone);
+        kvc_session_close(together[i]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_evictions),
+                                       cmocka_unit_test(test_whole_keys), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_many)};
+    return cmocka_run_group_tests(tests, set_up, close_whole);
+}
