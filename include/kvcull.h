@@ -119,7 +119,7 @@ enum kvc_type {
     KVC_FP8 = KVC_TYPES, /**< FP8 weights of Hugging Face folders with float32 scales; exists in memory only */
     KVC_ALL_TYPES,       /**< number of all types of weights */
     /* Types of cache entries only. Keys and values are rotated by a Walsh-Hadamard transform before they are stored.
-     */
+     * Keys are then stored less the mean of the session's first keys (docs/reference/entry-types.md). */
     KVC_Q4H = KVC_ALL_TYPES, /**< blocks of 32 values, 4 bits each */
     KVC_Q5H,                 /**< 5 bits each */
     KVC_Q6H,                 /**< 6 bits each */
@@ -450,8 +450,8 @@ struct kvc_session;
 struct kvc_session_options {
     const char *policy;                /**< a policy string (kvc_policy_check); NULL: "full" */
     struct kvc_entry_types cache_type; /**< types of keys and values; default: KVC_F16 for both */
-    uint32_t chunk;        /**< rows of a prompt that are computed at once; 0: 512, or 256 if ranks share layers.
-                                Results do not depend on it */
+    uint32_t chunk;        /**< rows of a prompt that are computed at once; 0: 512, or 256 if ranks share layers; at
+                                least 32 with keys of a rotated type. Results do not depend on it */
     uint64_t context;      /**< tokens that the caller intends to use. A longrope model chooses its factors by this
                                 number, once per session; 0: by the first prompt */
     uint64_t seed;         /**< seed of policies that draw random numbers */
