@@ -127,6 +127,8 @@ enum kvc_type {
 };
 /** Returns the name in lower case: "f32", "f16", "bf16", "q8_0", ... */
 const char *kvc_type_name(enum kvc_type type);
+/** Returns true if keys and values of the type are rotated before they are stored. */
+bool kvc_type_is_rotated(enum kvc_type type);
 /** Finds a type below KVC_TYPES by its name (case-insensitive). Returns false if there is none. */
 bool kvc_type_from_name(const char *name, enum kvc_type *type);
 
@@ -443,6 +445,10 @@ bool kvc_chat_template(size_t i, const char **name, const char **summary);
 
 /* ---- sessions ----------------------------------------------------------------------------------------------- */
 
+/** The most keys of a rotated type whose mean is subtracted from all keys of a session: those of the first prompt's
+ * first tokens (docs/reference/entry-types.md). */
+#define KVC_MEAN_ROWS 256u
+
 /** A text in progress: its cache entries, its policy's state and its counters. */
 struct kvc_session;
 
@@ -451,7 +457,7 @@ struct kvc_session_options {
     const char *policy;                /**< a policy string (kvc_policy_check); NULL: "full" */
     struct kvc_entry_types cache_type; /**< types of keys and values; default: KVC_F16 for both */
     uint32_t chunk;        /**< rows of a prompt that are computed at once; 0: 512, or 256 if ranks share layers; at
-                                least 32 with keys of a rotated type. Results do not depend on it */
+                                least KVC_MEAN_ROWS with keys of a rotated type. Results do not depend on it */
     uint64_t context;      /**< tokens that the caller intends to use. A longrope model chooses its factors by this
                                 number, once per session; 0: by the first prompt */
     uint64_t seed;         /**< seed of policies that draw random numbers */
@@ -554,6 +560,7 @@ struct kvc_session_stats {
                                      larger `context` uses the long factors */
     uint32_t prompt_sessions;   /**< sessions that shared the last prompt's rows, this one included */
     uint64_t spared_rows;       /**< rows times layers that were computed for another session */
+    uint32_t mean_rows;         /**< number of first keys whose mean is subtracted from the keys, in a list; 0: none */
 };
 /** Reports the counters of a session. */
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);

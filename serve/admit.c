@@ -63,6 +63,17 @@ static bool forks(const struct serve_request *request) { return request->values.
 
 bool serve_wants_rows(const struct serve_request *request) { return request->values.echo && request->logprobs; }
 
+/* Returns false if a session that had computed the whole prompt at once could have other entries: if fewer first keys
+ * than possible gave the mean that is subtracted from its keys. Policies that evict at the prompt's end differ anyway.
+ */
+static bool continues_exactly(const struct serve_cached *kept, const struct serve_request *request) {
+    struct kvc_session_stats stats;
+    if (request->stages != 0 || !kvc_type_is_rotated(kvc_session_cache_type(kept->session).key))
+        return true;
+    kvc_session_stats(kept->session, &stats);
+    return stats.mean_rows == 0 || stats.mean_rows == KVC_MEAN_ROWS;
+}
+
 /* Returns the index of the cached session with the longest prefix of the prompt, or kept_count if there is none. At
  * least one token of the prompt must remain to be computed. */
 static size_t find_kept(const struct serve_loop *loop, const struct serve_choice *choice) {
@@ -75,7 +86,8 @@ static size_t find_kept(const struct serve_loop *loop, const struct serve_choice
         const struct serve_tokens *has = &loop->kept[i].tokens;
         if (has->count < prompt->count && strcmp(loop->kept[i].spec, request->spec) == 0 &&
             (best == loop->kept_count || has->count > loop->kept[best].tokens.count) &&
-            memcmp(has->items, prompt->items, has->count * sizeof *has->items) == 0)
+            memcmp(has->items, prompt->items, has->count * sizeof *has->items) == 0 &&
+            continues_exactly(&loop->kept[i], request))
             best = i;
     }
     return best;

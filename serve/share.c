@@ -13,6 +13,13 @@
 
 enum { SHARED_LEAST = 64 }; /* shorter prefixes are computed again instead of cached, in tokens */
 
+/* Returns the least length of a prefix that may be cached. The first prompt of a session determines the mean of its
+ * keys, so a prefix must have all tokens of the mean. */
+static size_t least_of(const struct serve_choice *choice) {
+    const bool means = choice->seen == 0 && kvc_type_is_rotated(choice->request->serve->options->common.cache_type.key);
+    return means ? KVC_MEAN_ROWS : SHARED_LEAST;
+}
+
 /* Returns the length of the common prefix. */
 static size_t common(const struct serve_tokens *a, const struct serve_tokens *b) {
     const size_t most = cli_min(a->count, b->count);
@@ -73,7 +80,7 @@ void serve_share_begin(struct serve_loop *loop, struct serve_choice *choice) {
         serve_cached_copy(loop, choice); /* the prefix may have been cached since the choice was admitted */
     const size_t most = cli_min(longest_common(loop, choice), choice->prompt->count - 1);
     KVC_ASSERT(choice->seen < choice->prompt->count);
-    if (most >= choice->seen + SHARED_LEAST)
+    if (most >= choice->seen + least_of(choice))
         choice->share_at = most;
 }
 

@@ -332,7 +332,8 @@ KVC_CASE(hadamard, 12) {
 KVC_INJECT(centre, kvc_centre, if (args->rows) kvc_flip(device, args->x, (size_t)args->rows * args->width - 1))
 KVC_CASE(centre, 12) {
     const uint32_t rows = draw_rows(v), width = draw_any(v);
-    const uint32_t first = kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, rows < 32 ? rows : 32) : 0;
+    const uint32_t first =
+        kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, rows < KVC_MEAN_ROWS ? rows : KVC_MEAN_ROWS) : 0;
     const struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * width, kvc_verify_flavour(v));
     const struct kvc_twin mean = kvc_verify_twin_values(v, width, kvc_verify_flavour(v));
     snprintf(v->shape, sizeof v->shape, "rows %u, width %u, mean of %u", (unsigned)rows, (unsigned)width,

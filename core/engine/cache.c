@@ -228,7 +228,7 @@ enum kvc_status kvc_cache_relayout(struct kvc_cache *cache, struct kvc_cache_lay
     struct fresh fresh = {.blocks = 0};
     KVC_ASSERT(!old->order || ordered);
     struct kvc_cache_layer made = {.count = layer->count,
-                                   .centred = layer->centred,
+                                   .mean_rows = layer->mean_rows,
                                    .stale = layer->stale,
                                    .before = layer->before,
                                    .step_most = layer->step_most};

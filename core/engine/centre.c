@@ -44,7 +44,8 @@ enum kvc_status kvc_centre_open(struct kvc_session *session, struct kvc_error *e
     const size_t bytes = bytes_of(session);
     if (bytes == 0 || !kvc_policy_centres(session->policy, kvc_session_cache_type(session)))
         return KVC_OK;
-    session->chunk = kvc_max_u32(session->chunk, KVC_CENTRE_ROWS);
+    /* so that the mean does not depend on `chunk` */
+    session->chunk = kvc_max_u32(session->chunk, KVC_MEAN_ROWS);
     return kvc_cache_state_create(&session->cache, bytes, &session->centres, error);
 }
 
@@ -59,18 +60,18 @@ void kvc_centre_keys(struct kvc_session *const *sessions, size_t count, uint32_t
     const struct kvc_ops *ops = runner->device->ops;
     struct kvc_cache_layer *own = &sessions[0]->cache.layer[layer];
     KVC_ASSERT(count > 0 && stored <= rows);
-    if (!sessions[0]->centres || !scores_may_move(runner, layer) || (!own->centred && stored == 0))
+    if (!sessions[0]->centres || !scores_may_move(runner, layer) || (own->mean_rows == 0 && stored == 0))
         return;
-    const uint32_t first = own->centred ? 0 : kvc_min_u32(stored, KVC_CENTRE_ROWS),
+    const uint32_t first = own->mean_rows ? 0 : kvc_min_u32(stored, KVC_MEAN_ROWS),
                    width = (uint32_t)width_of(sessions[0]);
     const struct kvc_span centre = centre_of(sessions[0], layer);
     ops->centre(runner->device,
                 &(struct kvc_centre){.x = k, .centre = centre, .rows = rows, .width = width, .first = first});
     for (size_t i = 0; i < count && first; i++) {
-        KVC_ASSERT(sessions[i]->centres && !sessions[i]->cache.layer[layer].centred);
+        KVC_ASSERT(sessions[i]->centres && sessions[i]->cache.layer[layer].mean_rows == 0);
         if (i > 0)
             ops->copy(runner->device, centre_of(sessions[i], layer), centre, width * sizeof(float));
-        sessions[i]->cache.layer[layer].centred = true;
+        sessions[i]->cache.layer[layer].mean_rows = first;
     }
 }
 

@@ -6,9 +6,6 @@
 
 #include "core/base/ops.h"
 
-/* Rows of a session's first pass whose keys give the mean. A layer computes at least as many rows at once. */
-#define KVC_CENTRE_ROWS 32u
-
 struct kvc_archive;
 
 /* Creates the session's centres if its policy and entry types permit them. */

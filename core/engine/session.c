@@ -261,6 +261,8 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
     stats->saturated = session->sums.saturated;
     stats->prompt_sessions = session->sums.together;
     stats->spared_rows = session->sums.spared;
+    for (uint32_t l = 0; l < cache->layers; l++)
+        stats->mean_rows = kvc_max_u32(stats->mean_rows, cache->layer[l].mean_rows);
     const struct kvc_network *network = session->runner->network;
     stats->outgrown = network && network->rope[0].long_frequency && !session->long_rope &&
                       session->tokens > network->rope[0].original_context;

@@ -226,7 +226,10 @@ static void pass_layer(struct kvc_archive *a, struct kvc_session *session, uint3
     kvc_archive_limited(a, &session->held[l], INT32_MAX, "entries with the prompt in");
     kvc_archive_limited(a, &session->after[l], INT32_MAX, "entries after the prompt");
     kvc_archive_u64(a, &layer->step_most);
-    kvc_archive_bool(a, &layer->centred);
+    kvc_archive_u32(a, &layer->mean_rows);
+    if (layer->mean_rows > KVC_MEAN_ROWS)
+        kvc_archive_fail(a, KVC_INPUT, "layer %u: a mean of %u keys: must be at most %u", l, layer->mean_rows,
+                         KVC_MEAN_ROWS);
     kvc_archive_bool(a, &session->evictions.thinned[l]);
     kvc_archive_bool(a, &session->evictions.touched[l]);
     pass_shape(a, &shape, lists);

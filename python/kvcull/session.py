@@ -44,6 +44,7 @@ class Stats:
     outgrown: bool
     prompt_sessions: int
     spared_rows: int
+    mean_rows: int
 
 
 def session_options(policy, cache_type, chunk, context, seed, memory_limit, expected, record_reads):
