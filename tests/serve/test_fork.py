@@ -57,6 +57,17 @@ def what_it_is():
         assert 'true, false or "fork"' in error['message'], error
 
 
+def means():
+    """With keys that are stored less the mean of the first 256, a session with fewer is not continued."""
+    for length, continued in ((30, False), (255, False), (256, True)):
+        first = (text * 3)[:length]
+        ask(first, max_tokens=0)
+        until(lambda: server.metric('kept_sessions') > 0)
+        answer, cached = ask(first + prompts[0])
+        assert cached == (length if continued else 0), (length, cached)
+        assert answer == ask(first + prompts[0], cache_prompt=False)[0], length
+
+
 def keeps_nothing():
     refused()
     assert ask(prompts[0], kv='full', cache_prompt='fork')[1] == 0
