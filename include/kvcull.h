@@ -549,18 +549,19 @@ struct kvc_session_stats {
     uint64_t state_bytes;       /**< state held now: columns, order lists, positions, block tables */
     uint64_t peak_bytes;        /**< the most of cache_bytes + state_bytes since the session was opened */
     uint64_t prompt_peak_bytes; /**< the most of that sum during the last prompt */
-    uint64_t full_bytes;        /**< the size that the cache of policy `full` would have now, with the same type */
-    uint64_t read_bytes;        /**< cache bytes that decode steps have read, select_bytes included */
-    uint64_t select_bytes;      /**< the part of read_bytes that was read in order to choose entries */
-    uint64_t decode_steps;      /**< decode steps so far */
-    uint64_t saturated;         /**< values clipped to the F16 range when stored. After a step of several sessions, each
-                                     counts the values of all of them */
-    bool outgrown;              /**< longrope: the session began with the short factors and now has more tokens than
-                                     they serve (original_context of the model). It keeps them; a new session with a
-                                     larger `context` uses the long factors */
-    uint32_t prompt_sessions;   /**< sessions that shared the last prompt's rows, this one included */
-    uint64_t spared_rows;       /**< rows times layers that were computed for another session */
-    uint32_t mean_rows;         /**< number of first keys whose mean is subtracted from the keys, in a list; 0: none */
+    uint64_t full_bytes;   /**< the size that the cache of policy `full` would have now, with the same type. It has no
+                                entries that sliding windows hide from all later tokens */
+    uint64_t read_bytes;   /**< cache bytes that decode steps have read, select_bytes included */
+    uint64_t select_bytes; /**< the part of read_bytes that was read in order to choose entries */
+    uint64_t decode_steps; /**< decode steps so far */
+    uint64_t saturated;    /**< values clipped to the F16 range when stored. After a step of several sessions, each
+                                counts the values of all of them */
+    bool outgrown;         /**< longrope: the session began with the short factors and now has more tokens than
+                                they serve (original_context of the model). It keeps them; a new session with a
+                                larger `context` uses the long factors */
+    uint32_t prompt_sessions; /**< sessions that shared the last prompt's rows, this one included */
+    uint64_t spared_rows;     /**< rows times layers that were computed for another session */
+    uint32_t mean_rows;       /**< number of first keys whose mean is subtracted from the keys, in a list; 0: none */
 };
 /** Reports the counters of a session. */
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);

@@ -102,11 +102,7 @@ static bool answer(struct serve_request *request, struct serve_text *text, struc
         return false;
     }
     forecast.answer = request->limit;
-    const struct kvc_model_info *info = serve->info;
-    const struct kvc_geometry geometry = {info->layers, info->heads, info->kv_heads, info->head_size};
-    /* without sliding windows, as full_bytes of the session's statistics */
-    if (kvc_estimate(serve->engine, "full", &geometry, info->hidden, serve->options->common.cache_type, forecast.prompt,
-                     steps(&forecast), &full, &cause) != KVC_OK)
+    if (serve_estimate(serve, "full", forecast.prompt, steps(&forecast), &full, &cause) != KVC_OK)
         return serve_refuse_by(error, "max_tokens", &cause);
     forecast.full = full.cache_bytes;
     if (values->kvs && values->kv)

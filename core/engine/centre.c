@@ -42,7 +42,7 @@ static bool scores_may_move(const struct kvc_runner *runner, uint32_t layer) {
 
 enum kvc_status kvc_centre_open(struct kvc_session *session, struct kvc_error *error) {
     const size_t bytes = bytes_of(session);
-    if (bytes == 0 || !kvc_policy_centres(session->policy, kvc_session_cache_type(session)))
+    if (bytes == 0 || !kvc_policy_centres(session->policy, kvc_format_types(&session->cache.format)))
         return KVC_OK;
     /* so that the mean does not depend on `chunk` */
     session->chunk = kvc_max_u32(session->chunk, KVC_MEAN_ROWS);

@@ -239,9 +239,10 @@ static void local_stats(const struct kvc_session *session, struct kvc_session_st
     memset(stats, 0, sizeof *stats);
     stats->tokens = session->tokens;
     for (uint32_t l = 0; l < cache->layers; l++) {
+        const uint64_t expired = kvc_window_expired(kvc_runner_window(session->runner, l), session->tokens);
         if (kvc_network_has(session->runner->network, l))
             stats->full_bytes +=
-                kvc_cache_head_bytes(&cache->format, session->tokens) * session->runner->geometry.kv_heads;
+                kvc_cache_head_bytes(&cache->format, session->tokens - expired) * session->runner->geometry.kv_heads;
         for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++) {
             const uint64_t entries = cache->layer[l].count[h];
             stats->entries += entries;
