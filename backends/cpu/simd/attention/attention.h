@@ -332,7 +332,8 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
             gemm_tile(work.packed_keys, work.packed_values, work.q, queries, work.in, d, job->scale, job->cap, &ahead,
                       work.s, results.m + at, results.l + at, results.o + at * stride);
         } else {
-            const struct tile_entries tile = {type, keys, value_offset, row_bytes, fill, all.low, all.high};
+            const struct tile_entries tile = {type, keys,    value_offset, row_bytes,
+                                              fill, all.low, all.high,     t > from && !head.order && !head.index};
             const struct tile_queries tile_queries = {work.q, queries, d, job->scale};
             small_batch_scores(&tile, all.high, &tile_queries, work.wide, work.s);
             for (uint32_t h = 0; job->cap != 0.0f && h < queries; h++)

@@ -215,8 +215,12 @@ INLINE const unsigned char *slot_value(const struct head_entries *head, uint32_t
 /* Writes the addresses of the keys of n entries, from entry `place` on. */
 static inline void head_keys(const struct head_entries *head, uint32_t place, uint32_t n, const unsigned char **keys) {
     if (!head->order && !head->index) {
-        for (uint32_t i = 0; i < n; i++)
-            keys[i] = slot_key(head, place + i);
+        for (uint32_t i = 0, end; i < n; i = end) { /* a block at a time */
+            const unsigned char *key = slot_key(head, place + i);
+            end = kvc_min_u32(n, (uint32_t)kvc_round_up(place + i + 1, KVC_BLOCK) - place);
+            for (uint32_t j = i; j < end; j++, key += head->key_bytes)
+                keys[j] = key;
+        }
     } else if (!head->index) {
         for (uint32_t i = 0; i < n; i++)
             keys[i] = slot_key(head, head->order[place + i]);

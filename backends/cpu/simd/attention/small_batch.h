@@ -1,7 +1,7 @@
 /* small_batch.h - template: one tile of attention for the query heads of one row that share a KV head.
  *
  * Decode reads every key and value once, so memory bandwidth limits its speed. A key is dequantized once for all heads
- * of its group. The 32 lanes of a dot product lie side by side in vectors. vf_tree_rows reduces LANES dot products at
+ * of its group. The 32 lanes of a dot product lie side by side in vectors. vf_rows_tree reduces LANES dot products at
  * the same time, each over its own lanes, and returns one vector with their results. */
 #ifndef KVC_SIMD_ATTENTION_SMALL_BATCH_H
 #define KVC_SIMD_ATTENTION_SMALL_BATCH_H
@@ -9,12 +9,17 @@
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/softmax_tile.h"
 
+/* A pass computes the dot products of some heads with some keys, so many that their sums fit in the registers. */
 #if LANES == 16
-#define ROWS_AT_ONCE 4 /* keys per pass: their sums fit in the registers */
-#define HEADS_AT_ONCE 2
+#define HEADS_AT_ONCE 7u
+#define PREFETCH_BESIDE true /* values are prefetched while keys are computed */
+#define UNROLL_PASSES        /* the loop stays short enough for the cache of decoded instructions */
+#define ROWS_AT_ONCE(heads) ((heads) < 4 ? 4u : 2u)
 #else
-#define ROWS_AT_ONCE 2
-#define HEADS_AT_ONCE 1
+#define HEADS_AT_ONCE 1u
+#define PREFETCH_BESIDE false /* the test would cost more time in these shorter loops */
+#define UNROLL_PASSES UNROLL
+#define ROWS_AT_ONCE(heads) 2u
 #endif
 
 /* Returns the number of floats of a query or dequantized key in scratch memory: d rounded up to whole vectors. A query
@@ -42,42 +47,62 @@ static inline void dequantize_row(enum kvc_type type, float *to, const unsigned 
         vf_store(to + c, entry_part_load(type, row, c, d - c));
 }
 
-/* s[h * KVC_TILE + i] = scale * dot(q[h], rows[i]) for LANES rows of `vectors` whole vectors. There are `heads`
- * queries, query_stride floats apart. */
-INLINE void small_batch_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t query_stride,
-                             unsigned heads, size_t vectors, float scale, float *s) {
-    vf folded[HEADS_AT_ONCE][LANES];
+/* Keeps a vector in a register if several multiply-adds use it. One multiply-add reads it from memory. */
+INLINE vf held_if(bool several, vf x) { return several ? vf_held(x) : x; }
+
+/* Returns the bytes of a channel, without scales. */
+INLINE size_t entry_bytes(enum kvc_type type) { return type == KVC_F32 ? 4 : type == KVC_F16 ? 2 : 1; }
+
+/* Prefetches channels c .. c + n - 1 of a row. */
+INLINE void prefetch_channels(enum kvc_type type, const unsigned char *row, size_t c, size_t n) {
+    const size_t bytes = entry_bytes(type);
     UNROLL
-    for (unsigned e = 0; e < LANES; e += ROWS_AT_ONCE) {
-        vf lane[HEADS_AT_ONCE][ROWS_AT_ONCE][LANE_VECTORS];
+    for (size_t b = 0; b < n * bytes; b += 64)
+        __builtin_prefetch(row + c * bytes + b, 0, 2);
+}
+
+/* s[h * KVC_TILE + i] = scale * dot(q[h], rows[i]) for LANES rows of `vectors` whole vectors. There are `heads`
+ * queries, query_stride floats apart. Meanwhile prefetches what lies `ahead` bytes after each row. */
+INLINE void small_batch_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t query_stride,
+                             unsigned heads, size_t vectors, float scale, size_t ahead, float *s) {
+    const unsigned at_once = ROWS_AT_ONCE(heads);
+    struct vf_rows folded[HEADS_AT_ONCE];
+    UNROLL_PASSES
+    for (unsigned e = 0; e < LANES; e += at_once) {
+        vf lane[HEADS_AT_ONCE][ROWS_AT_ONCE(1)][LANE_VECTORS];
         UNROLL
         for (unsigned h = 0; h < heads; h++)
             UNROLL
-        for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
+        for (unsigned r = 0; r < at_once; r++)
             UNROLL
         for (unsigned f = 0; f < LANE_VECTORS; f++)
             lane[h][r][f] = vf_zero();
         size_t v = 0;
-        for (; v + LANE_VECTORS <= vectors; v += LANE_VECTORS)
+        for (; v + LANE_VECTORS <= vectors; v += LANE_VECTORS) {
             UNROLL
-        for (unsigned f = 0; f < LANE_VECTORS; f++) {
-            vf x[HEADS_AT_ONCE];
+            for (unsigned r = 0; r < at_once; r++)
+                if (PREFETCH_BESIDE && ahead)
+                    prefetch_channels(type, rows[e + r] + ahead, v * LANES, KVC_LANES);
             UNROLL
-            for (unsigned h = 0; h < heads; h++)
-                x[h] = vf_load(q + h * query_stride + (v + f) * LANES);
-            UNROLL
-            for (unsigned r = 0; r < ROWS_AT_ONCE; r++) {
-                const vf key = entry_load(type, rows[e + r], (v + f) * LANES);
+            for (unsigned f = 0; f < LANE_VECTORS; f++) {
+                vf key[ROWS_AT_ONCE(1)];
                 UNROLL
-                for (unsigned h = 0; h < heads; h++)
-                    lane[h][r][f] = vf_fma(x[h], key, lane[h][r][f]);
+                for (unsigned r = 0; r < at_once; r++)
+                    key[r] = held_if(heads > 1, entry_load(type, rows[e + r], (v + f) * LANES));
+                UNROLL
+                for (unsigned h = 0; h < heads; h++) {
+                    const vf x = held_if(heads > 1, vf_load(q + h * query_stride + (v + f) * LANES));
+                    UNROLL
+                    for (unsigned r = 0; r < at_once; r++)
+                        lane[h][r][f] = vf_fma(x, key[r], lane[h][r][f]);
+                }
             }
         }
         UNROLL
         for (unsigned f = 0; f + 1 < LANE_VECTORS; f++)
             if (v + f < vectors) {
                 UNROLL
-                for (unsigned r = 0; r < ROWS_AT_ONCE; r++) {
+                for (unsigned r = 0; r < at_once; r++) {
                     const vf key = entry_load(type, rows[e + r], (v + f) * LANES);
                     UNROLL
                     for (unsigned h = 0; h < heads; h++)
@@ -87,38 +112,68 @@ INLINE void small_batch_dots(enum kvc_type type, const unsigned char *const *row
         UNROLL
         for (unsigned h = 0; h < heads; h++)
             UNROLL
-        for (unsigned r = 0; r < ROWS_AT_ONCE; r++)
-            folded[h][e + r] = fold_lanes(lane[h][r]);
+        for (unsigned r = 0; r < at_once; r++)
+            vf_rows_put(&folded[h], e + r, fold_lanes(lane[h][r]));
     }
     UNROLL
     for (unsigned h = 0; h < heads; h++)
-        vf_store(s + h * KVC_TILE, vf_mul(vf_tree_rows(folded[h]), vf_set(scale)));
+        vf_store(s + h * KVC_TILE, vf_mul(vf_rows_tree(&folded[h]), vf_set(scale)));
 }
 
 /* Calls small_batch_dots. The compiler makes one version for heads of 64 channels, one for heads of 128, and one for
  * all others. */
 INLINE void small_batch_dots_of(enum kvc_type type, unsigned heads, const unsigned char *const *rows, const float *q,
-                                size_t vectors, float scale, float *s) {
+                                size_t vectors, float scale, size_t ahead, float *s) {
     const size_t stride = vectors * LANES;
     if (vectors == 64 / LANES)
-        small_batch_dots(type, rows, q, stride, heads, 64 / LANES, scale, s);
+        small_batch_dots(type, rows, q, stride, heads, 64 / LANES, scale, ahead, s);
     else if (vectors == 128 / LANES)
-        small_batch_dots(type, rows, q, stride, heads, 128 / LANES, scale, s);
+        small_batch_dots(type, rows, q, stride, heads, 128 / LANES, scale, ahead, s);
     else
-        small_batch_dots(type, rows, q, stride, heads, vectors, scale, s);
+        small_batch_dots(type, rows, q, stride, heads, vectors, scale, ahead, s);
 }
+
+typedef void small_batch_dots_function(const unsigned char *const *rows, const float *q, size_t vectors, float scale,
+                                       size_t ahead, float *s);
 #define SMALL_BATCH_DOTS(name, type, heads)                                                                            \
     static NEVER_INLINE void name(const unsigned char *const *rows, const float *q, size_t vectors, float scale,       \
-                                  float *s) {                                                                          \
-        small_batch_dots_of(type, heads, rows, q, vectors, scale, s);                                                  \
+                                  size_t ahead, float *s) {                                                            \
+        small_batch_dots_of(type, heads, rows, q, vectors, scale, ahead, s);                                           \
     }
-SMALL_BATCH_DOTS(small_batch_dots_f32, KVC_F32, 1)
-SMALL_BATCH_DOTS(small_batch_dots_f16, KVC_F16, 1)
 SMALL_BATCH_DOTS(small_batch_dots_q8, KVC_Q8_0, 1)
-#if HEADS_AT_ONCE > 1
-SMALL_BATCH_DOTS(small_batch_dots_f32_pair, KVC_F32, 2)
-SMALL_BATCH_DOTS(small_batch_dots_f16_pair, KVC_F16, 2)
+SMALL_BATCH_DOTS(small_batch_dots_f32_1, KVC_F32, 1)
+SMALL_BATCH_DOTS(small_batch_dots_f16_1, KVC_F16, 1)
+#if LANES == 16
+SMALL_BATCH_DOTS(small_batch_dots_f32_2, KVC_F32, 2)
+SMALL_BATCH_DOTS(small_batch_dots_f16_2, KVC_F16, 2)
+SMALL_BATCH_DOTS(small_batch_dots_f32_3, KVC_F32, 3)
+SMALL_BATCH_DOTS(small_batch_dots_f16_3, KVC_F16, 3)
+SMALL_BATCH_DOTS(small_batch_dots_f32_4, KVC_F32, 4)
+SMALL_BATCH_DOTS(small_batch_dots_f16_4, KVC_F16, 4)
+SMALL_BATCH_DOTS(small_batch_dots_f32_5, KVC_F32, 5)
+SMALL_BATCH_DOTS(small_batch_dots_f16_5, KVC_F16, 5)
+SMALL_BATCH_DOTS(small_batch_dots_f32_6, KVC_F32, 6)
+SMALL_BATCH_DOTS(small_batch_dots_f16_6, KVC_F16, 6)
+SMALL_BATCH_DOTS(small_batch_dots_f32_7, KVC_F32, 7)
+SMALL_BATCH_DOTS(small_batch_dots_f16_7, KVC_F16, 7)
+#define EACH_NUMBER_OF_HEADS(name)                                                                                     \
+    { name##1, name##2, name##3, name##4, name##5, name##6, name##7 }
+#else
+#define EACH_NUMBER_OF_HEADS(name)                                                                                     \
+    { name##1 }
 #endif
+
+/* Returns the function for rows of a type and 1 to HEADS_AT_ONCE heads. For Q8_0, it computes one head. */
+INLINE small_batch_dots_function *small_batch_dots_for(enum kvc_type type, uint32_t heads) {
+    static small_batch_dots_function *const f32[] = EACH_NUMBER_OF_HEADS(small_batch_dots_f32_);
+    static small_batch_dots_function *const f16[] = EACH_NUMBER_OF_HEADS(small_batch_dots_f16_);
+    return type == KVC_F32 ? f32[heads - 1] : type == KVC_F16 ? f16[heads - 1] : small_batch_dots_q8;
+}
+
+/* Returns how many of the heads that are left are computed together. */
+INLINE uint32_t small_batch_heads(uint32_t left) {
+    return left <= HEADS_AT_ONCE ? left : left < 2 * HEADS_AT_ONCE ? (left + 1) / 2 : HEADS_AT_ONCE;
+}
 
 /* Prefetches a row of `bytes` bytes. */
 INLINE void prefetch_row(const unsigned char *row, size_t bytes) {
@@ -152,6 +207,7 @@ struct tile_entries {
     size_t row_bytes;                 /* needed if values are read */
     size_t fill;                      /* explained at prefetch_listed */
     uint32_t low, high;
+    bool ordered; /* true: rows are in order in memory, and the keys are in the L2 cache */
 };
 
 /* The queries of a tile. */
@@ -172,50 +228,37 @@ static void small_batch_scores(const struct tile_entries *tile, uint32_t known, 
     const uint32_t low = tile->low, high = tile->high, heads = queries->heads, d = queries->d;
     const float *q = queries->q, scale = queries->scale;
     const size_t padded = padded_size(d);
-    const bool direct = d % LANES == 0 && (heads == 1 || (type == KVC_F16 && HEADS_AT_ONCE > 1));
+    const bool direct = d % LANES == 0 && (heads == 1 || (type != KVC_Q8_0 && HEADS_AT_ONCE > 1));
     const unsigned char *rows[LANES];
-    const size_t bytes = type == KVC_F32 ? 4u * d : type == KVC_F16 ? 2u * d : d;
+    const size_t bytes = entry_bytes(type) * d;
     float out[HEADS_AT_ONCE * KVC_TILE]; /* scores of a block that is not full */
-    const uint32_t at_once = kvc_min_u32(heads, HEADS_AT_ONCE);
+    const bool beside = PREFETCH_BESIDE && direct && !fill && d % KVC_LANES == 0;
     for (uint32_t e = low; e < high; e += LANES) {
         const uint32_t n = kvc_min_u32(high - e, LANES);
-        const uint32_t first =
-            fill ? n * at_once / heads : n; /* with a read list, each head's pass prefetches its share of the values */
-        for (uint32_t i = 0; i < LANES; i++) {
-            const unsigned char *row = keys[i < n ? e + i : e];
-            if (value_offset && i < first)
-                prefetch_listed(keys, e + i, high, value_offset, bytes, fill);
-            if (known > high && e + KEYS_AHEAD + i < known)
-                prefetch_row_far(keys[e + KEYS_AHEAD + i], bytes);
-            if (e + 2 * LANES + i < known)
-                prefetch_row(keys[e + 2 * LANES + i], bytes);
-            if (direct) {
-                rows[i] = row;
-            } else {
-                rows[i] = (const unsigned char *)(wide + i * padded);
-                dequantize_row(type, wide + i * padded, row, d);
-            }
+        /* with a read list, each head's pass prefetches its share of the values */
+        const uint32_t first = beside ? 0 : fill ? n * small_batch_heads(heads) / heads : n;
+        const unsigned char *const *of = direct && n == LANES ? keys + e : rows;
+        for (uint32_t i = 0; value_offset && i < first; i++)
+            prefetch_listed(keys, e + i, high, value_offset, bytes, fill);
+        for (uint32_t i = KEYS_AHEAD; known > high && i < KEYS_AHEAD + LANES && e + i < known; i++)
+            prefetch_row_far(keys[e + i], bytes);
+        for (uint32_t i = 2 * LANES; !tile->ordered && i < 3 * LANES && e + i < known; i++)
+            prefetch_row(keys[e + i], bytes);
+        for (uint32_t i = 0; of == rows && i < LANES; i++) {
+            rows[i] = keys[i < n ? e + i : e];
+            if (direct)
+                continue;
+            dequantize_row(type, wide + i * padded, rows[i], d);
+            rows[i] = (const unsigned char *)(wide + i * padded);
         }
         for (uint32_t h = 0, some; h < heads; h += some) {
             float *to = n == LANES ? s + (size_t)h * KVC_TILE + e : out;
-            const float *query = q + h * padded;
-            some = heads - h < at_once ? 1 : at_once;
+            some = small_batch_heads(heads - h);
             if (fill && h > 0)
                 for (uint32_t i = n * h / heads; i < n * (h + some) / heads; i++)
                     prefetch_listed(keys, e + i, high, value_offset, bytes, fill);
-#if HEADS_AT_ONCE > 1
-            if (some == 2 && direct)
-                small_batch_dots_f16_pair(rows, query, padded / LANES, scale, to);
-            else if (some == 2)
-                small_batch_dots_f32_pair(rows, query, padded / LANES, scale, to);
-            else
-#endif
-                if (!direct || type == KVC_F32)
-                small_batch_dots_f32(rows, query, padded / LANES, scale, to);
-            else if (type == KVC_F16)
-                small_batch_dots_f16(rows, query, padded / LANES, scale, to);
-            else
-                small_batch_dots_q8(rows, query, padded / LANES, scale, to);
+            small_batch_dots_for(direct ? type : KVC_F32, some)(of, q + h * padded, padded / LANES, scale,
+                                                                beside && h == 0 ? value_offset : 0, to);
             for (uint32_t j = 0; n < LANES && j < some; j++)
                 memcpy(s + (size_t)(h + j) * KVC_TILE + e, out + j * KVC_TILE, n * sizeof *out);
         }
@@ -225,6 +268,7 @@ static void small_batch_scores(const struct tile_entries *tile, uint32_t known, 
 /* ---- values ---- */
 
 #define MIX_AHEAD 12u /* number of value rows fetched from L2 ahead of use */
+#define MIX_HEADS (LANES == 16 ? 8u : 4u)
 
 /* The keys that are read after a tile. */
 struct next_keys {
@@ -238,6 +282,7 @@ struct small_batch_ahead {
     struct next_keys next;
     uint32_t high;
     size_t row_bytes, fill;
+    bool ordered; /* explained at struct tile_entries */
 };
 
 /* A weighted sum of values: o [heads, padded] += p [heads, KVC_TILE] * the values of entries low .. high - 1. */
@@ -259,8 +304,12 @@ INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n
     const uint32_t low = mix->low, high = mix->high;
     const float *p = mix->p;
     float *o = mix->o;
-    const struct small_batch_ahead *ahead = c ? NULL : mix->ahead; /* once for all channels */
-    vf sum[4][8];
+    const struct small_batch_ahead *ahead = mix->ahead;
+    const uint32_t listed = ahead && ahead->fill && c == 0 ? ahead->next.count : 0; /* whole rows once */
+    const uint32_t beside = ahead && !ahead->fill && c * entry_bytes(type) % 64 == 0 ? ahead->next.count : 0;
+    const uint32_t near = ahead && !ahead->ordered && c == 0 ? ahead->high : 0;
+    const uint32_t most = kvc_max_u32(kvc_max_u32(listed, beside), near);
+    vf sum[MIX_HEADS][8];
     UNROLL
     for (unsigned h = 0; h < heads; h++)
         UNROLL
@@ -269,13 +318,17 @@ INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n
     for (uint32_t j = low; j < high; j++) {
         const unsigned char *row = keys[j] + value_offset;
         vf value[8];
-        if (ahead && j < ahead->next.count)
-            prefetch_listed(ahead->next.keys, j, ahead->next.count, 0, ahead->row_bytes, ahead->fill);
-        if (ahead && j + MIX_AHEAD < ahead->high)
-            prefetch_row(keys[j + MIX_AHEAD] + value_offset, ahead->row_bytes);
+        if (j < most) {
+            if (j < listed)
+                prefetch_listed(ahead->next.keys, j, ahead->next.count, 0, ahead->row_bytes, ahead->fill);
+            if (j < beside)
+                prefetch_channels(type, ahead->next.keys[j], c, n * LANES);
+            if (j + MIX_AHEAD < near)
+                prefetch_row(keys[j + MIX_AHEAD] + value_offset, ahead->row_bytes);
+        }
         UNROLL
         for (unsigned v = 0; v < n; v++)
-            value[v] = entry_load(type, row, c + v * LANES);
+            value[v] = held_if(heads > 1, entry_load(type, row, c + v * LANES));
         UNROLL
         for (unsigned h = 0; h < heads; h++) {
             const vf weight = vf_set(p[h * KVC_TILE + j]);
@@ -291,13 +344,12 @@ INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n
         vf_store(o + h * padded + c + v * LANES, sum[h][v]);
 }
 
-#if LANES == 8
-#define STRIP_OF_4 2 /* channel vectors per pass: STRIP_OF_4 for 3 or 4 heads, STRIP_OF_2 for 2 heads */
-#define STRIP_OF_2 4
-#else
-#define STRIP_OF_4 4
-#define STRIP_OF_2 8
-#endif
+/* Returns how many vectors of channels are computed at once, so that their sums fit in the registers. */
+INLINE unsigned small_batch_strip(unsigned heads) {
+    if (LANES == 8)
+        return heads > 2 ? 2 : heads == 2 ? 4 : 8;
+    return heads > 4 ? 2 : heads > 2 ? 4 : 8;
+}
 
 /* Computes as many strips of n vectors as fit between channel c and d. Returns the first channel that is left. */
 INLINE size_t small_batch_mix_strips(enum kvc_type type, unsigned heads, unsigned n, const struct mix *mix, size_t c,
@@ -319,35 +371,46 @@ INLINE void small_batch_mix_end(enum kvc_type type, unsigned heads, const struct
     }
 }
 
-/* Computes all channels of 1 to 4 heads. */
+/* Computes all channels of 1 to MIX_HEADS heads. */
 INLINE void small_batch_mix_of(enum kvc_type type, unsigned heads, const struct mix *mix, size_t d) {
-    size_t c = 0;
-    if (heads == 4) {
-        c = small_batch_mix_strips(type, 4, STRIP_OF_4, mix, c, d);
-        c = small_batch_mix_strips(type, 4, 1, mix, c, d);
-    } else if (heads == 3) {
-        c = small_batch_mix_strips(type, 3, STRIP_OF_4, mix, c, d);
-        c = small_batch_mix_strips(type, 3, 1, mix, c, d);
-    } else if (heads == 2) {
-        c = small_batch_mix_strips(type, 2, STRIP_OF_2, mix, c, d);
-        c = small_batch_mix_strips(type, 2, 2, mix, c, d);
-        c = small_batch_mix_strips(type, 2, 1, mix, c, d);
-    } else {
-        c = small_batch_mix_strips(type, 1, 8, mix, c, d);
-        c = small_batch_mix_strips(type, 1, 4, mix, c, d);
-        c = small_batch_mix_strips(type, 1, 1, mix, c, d);
-    }
+    const unsigned strip = small_batch_strip(heads);
+    size_t c = small_batch_mix_strips(type, heads, strip, mix, 0, d);
+    if (strip > 2)
+        c = small_batch_mix_strips(type, heads, strip / 2, mix, c, d);
+    c = small_batch_mix_strips(type, heads, 1, mix, c, d);
     if (c < d)
         small_batch_mix_end(type, heads, mix, c, d);
 }
-static NEVER_INLINE void small_batch_mix_f32(unsigned heads, const struct mix *mix, size_t d) {
-    small_batch_mix_of(KVC_F32, heads, mix, d);
-}
-static NEVER_INLINE void small_batch_mix_f16(unsigned heads, const struct mix *mix, size_t d) {
-    small_batch_mix_of(KVC_F16, heads, mix, d);
-}
-static NEVER_INLINE void small_batch_mix_q8(unsigned heads, const struct mix *mix, size_t d) {
-    small_batch_mix_of(KVC_Q8_0, heads, mix, d);
+
+typedef void small_batch_mix_function(const struct mix *mix, size_t d);
+#define SMALL_BATCH_MIX(name, type, heads)                                                                             \
+    static NEVER_INLINE void name(const struct mix *mix, size_t d) { small_batch_mix_of(type, heads, mix, d); }
+#define SMALL_BATCH_MIXES(heads)                                                                                       \
+    SMALL_BATCH_MIX(small_batch_mix_f32_##heads, KVC_F32, heads)                                                       \
+    SMALL_BATCH_MIX(small_batch_mix_f16_##heads, KVC_F16, heads)                                                       \
+    SMALL_BATCH_MIX(small_batch_mix_q8_##heads, KVC_Q8_0, heads)
+SMALL_BATCH_MIXES(1)
+SMALL_BATCH_MIXES(2)
+SMALL_BATCH_MIXES(3)
+SMALL_BATCH_MIXES(4)
+#if LANES == 16
+SMALL_BATCH_MIXES(5)
+SMALL_BATCH_MIXES(6)
+SMALL_BATCH_MIXES(7)
+SMALL_BATCH_MIXES(8)
+#define EACH_OF_MIX_HEADS(name)                                                                                        \
+    { name##1, name##2, name##3, name##4, name##5, name##6, name##7, name##8 }
+#else
+#define EACH_OF_MIX_HEADS(name)                                                                                        \
+    { name##1, name##2, name##3, name##4 }
+#endif
+
+/* Returns the function for values of a type and 1 to MIX_HEADS heads. */
+INLINE small_batch_mix_function *small_batch_mix_for(enum kvc_type type, uint32_t heads) {
+    static small_batch_mix_function *const f32[] = EACH_OF_MIX_HEADS(small_batch_mix_f32_);
+    static small_batch_mix_function *const f16[] = EACH_OF_MIX_HEADS(small_batch_mix_f16_);
+    static small_batch_mix_function *const q8[] = EACH_OF_MIX_HEADS(small_batch_mix_q8_);
+    return (type == KVC_F32 ? f32 : type == KVC_F16 ? f16 : q8)[heads - 1];
 }
 
 #define MIX_AT_ONCE 64 /* number of values that stay in L1 while all heads and channels are computed */
@@ -359,22 +422,17 @@ static void small_batch_mix(const struct tile_entries *tile, struct next_keys ne
                             uint32_t d, float *o) {
     const size_t padded = padded_size(d);
     const bool all_at_once = heads == 1 && next.count == 0;
-    const struct small_batch_ahead ahead = {next, tile->high, tile->row_bytes, tile->fill};
+    const struct small_batch_ahead ahead = {next, tile->high, tile->row_bytes, tile->fill, tile->ordered};
     struct mix mix = {.keys = tile->keys, .value_offset = tile->value_offset, .padded = padded};
     for (uint32_t from = tile->low; from < tile->high; from = mix.high) {
         mix.low = from;
         mix.high = all_at_once || tile->high - from < MIX_AT_ONCE ? tile->high : from + MIX_AT_ONCE;
         for (uint32_t h = 0, some; h < heads; h += some) {
-            some = heads - h >= 4 ? 4 : heads - h;
+            some = kvc_min_u32(heads - h, MIX_HEADS);
             mix.p = p + (size_t)h * KVC_TILE;
             mix.o = o + h * padded;
             mix.ahead = h == 0 ? &ahead : NULL;
-            if (tile->type == KVC_F32)
-                small_batch_mix_f32(some, &mix, d);
-            else if (tile->type == KVC_F16)
-                small_batch_mix_f16(some, &mix, d);
-            else
-                small_batch_mix_q8(some, &mix, d);
+            small_batch_mix_for(tile->type, some)(&mix, d);
         }
     }
 }

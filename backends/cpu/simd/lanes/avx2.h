@@ -191,7 +191,12 @@ INLINE vf vf_tree_2(vf a, vf b) {
 }
 INLINE vf vf_tree_1(vf a, vf b) { return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd)); }
 
-INLINE vf vf_tree_rows(vf r[LANES]) {
+struct vf_rows {
+    vf row[LANES];
+};
+INLINE void vf_rows_put(struct vf_rows *rows, unsigned i, vf a) { rows->row[i] = a; }
+INLINE vf vf_rows_tree(struct vf_rows *rows) {
+    vf *r = rows->row;
     UNROLL
     for (int i = 0; i < 4; i++)
         r[i] = vf_tree_4(r[i], r[i + 4]);

@@ -197,12 +197,23 @@ static inline float vf_tree(vf a) {
 /* Returns the largest element. The sign of a zero and the result for NaNs are not defined. */
 static inline float vf_most(vf a) { return _mm512_reduce_max_ps(a); }
 
-/* Completes LANES dot products at once. Lane i of the result is the sum of r[i] by halves: lane[j] + lane[j + w] for w
- * = 8, 4, 2, 1. Overwrites r. */
-INLINE vf vf_tree_rows(vf r[LANES]) {
+/* LANES vectors whose lanes are to be added. Row i and row i + 8 share a vector of low halves and one of high halves:
+ * a store of half a vector needs no shuffle. */
+struct vf_rows {
+    _Alignas(64) float low[8][16], high[8][16];
+};
+INLINE void vf_rows_put(struct vf_rows *rows, unsigned i, vf a) {
+    _mm256_store_ps(&rows->low[i % 8][i / 8 * 8], _mm512_castps512_ps256(a));
+    _mm256_store_ps(&rows->high[i % 8][i / 8 * 8], _mm512_extractf32x8_ps(a, 1));
+}
+
+/* Completes LANES dot products at once. Lane i of the result is the sum of row i by halves: lane[j] + lane[j + w] for w
+ * = 8, 4, 2, 1. */
+INLINE vf vf_rows_tree(struct vf_rows *rows) {
+    vf r[8];
     UNROLL
     for (int i = 0; i < 8; i++) /* r[i] holds half of row i and half of row i + 8 */
-        r[i] = _mm512_add_ps(_mm512_shuffle_f32x4(r[i], r[i + 8], 0x44), _mm512_shuffle_f32x4(r[i], r[i + 8], 0xee));
+        r[i] = _mm512_add_ps(_mm512_load_ps(rows->low[i]), _mm512_load_ps(rows->high[i]));
     UNROLL
     for (int i = 0; i < 4; i++) /* r[i] holds a quarter of each of the rows i, i + 8, i + 4, i + 12 */
         r[i] = _mm512_add_ps(_mm512_shuffle_f32x4(r[i], r[i + 4], 0x88), _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd));

@@ -177,7 +177,12 @@ static inline float vf_tree(vf a) {
 
 static inline float vf_most(vf a) { return vmaxvq_f32(a); }
 
-INLINE vf vf_tree_rows(vf r[LANES]) {
+struct vf_rows {
+    vf row[LANES];
+};
+INLINE void vf_rows_put(struct vf_rows *rows, unsigned i, vf a) { rows->row[i] = a; }
+INLINE vf vf_rows_tree(struct vf_rows *rows) {
+    vf *r = rows->row;
     UNROLL
     for (int i = 0; i < 2; i++) /* r[i] holds two lanes of row i and two lanes of row i + 2 */
         r[i] = vaddq_f32(vcombine_f32(vget_low_f32(r[i]), vget_low_f32(r[i + 2])),
