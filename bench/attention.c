@@ -65,6 +65,14 @@ static void groups(struct kvc_measure *m, uint32_t variant) {
     cache_row(m, &(struct cache){2 * sizes[variant % 6], 2, d, entries, KVC_F16, false, false}, 256);
 }
 
+/* One row for each of four KV heads with groups of 1, 4 and 7 query heads, over short and long caches. */
+static void decode_groups(struct kvc_measure *m, uint32_t variant) {
+    static const uint32_t sizes[] = {1, 4, 7}, entries[] = {8192, 32768, 98304};
+    const enum kvc_type type = variant / 18 ? KVC_F32 : KVC_F16;
+    const uint32_t d = variant / 3 % 2 ? 128 : 64;
+    cache_row(m, &(struct cache){4 * sizes[variant % 3], 4, d, entries[variant / 6 % 3], type, false, false}, 1);
+}
+
 /* Q8_0 entries multiplied as integers, beside floats: groups of 1, 4 and 7 query heads, with one row and with the rows
  * of a chunk. */
 static void int8(struct kvc_measure *m, uint32_t variant) {
@@ -76,6 +84,7 @@ static void int8(struct kvc_measure *m, uint32_t variant) {
 }
 
 const struct kvc_measure_operation kvc_measure_int8_attention[] = {{"attention", int8, 12}, {NULL, NULL, 0}};
-const struct kvc_measure_operation kvc_measure_decode_attention[] = {{"attention", decode, 21}, {NULL, NULL, 0}};
+const struct kvc_measure_operation kvc_measure_decode_attention[] = {
+    {"attention", decode, 21}, {"groups", decode_groups, 36}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_prefill_attention[] = {
     {"attention", prefill, 9}, {"groups", groups, 24}, {NULL, NULL, 0}};
