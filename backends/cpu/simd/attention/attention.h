@@ -307,14 +307,15 @@ static void attention_task(void *argument, size_t task, unsigned thread) {
         const size_t at = (size_t)(t - first) * queries;
         const struct seen_range then = seen_in_tile((struct seen_range){low, high}, (t + 1) * KVC_TILE);
         const unsigned char **keys = work.keys + t % 2 * KVC_TILE, **next = work.keys + (t + 1) % 2 * KVC_TILE;
-        const uint32_t next_count = t + 1 == to || !stored ? 0 : then.high;
+        const uint32_t next_rows = t + 1 == to ? 0 : then.high, next_count = stored ? next_rows : 0;
         if (t == from || next_filled == 0)
             head_keys(&head, t * KVC_TILE + all.low, all.high - all.low, keys + all.low);
-        if (next_count)
-            head_keys(&head, (t + 1) * KVC_TILE, next_count, next);
-        next_filled = next_count;
+        if (next_rows)
+            head_keys(&head, (t + 1) * KVC_TILE, next_rows, next);
+        next_filled = next_rows;
         if (!stored)
-            keys = rewrite_entries(&work.rewritten, &lists->format, &head, t * KVC_TILE, keys, all.low, all.high);
+            keys = rewrite_entries(&work.rewritten, &lists->format, &head, t * KVC_TILE, keys, all.low, all.high, next,
+                                   next_rows, t > from);
         if (many || work.integer.kernels)
             for (uint32_t i = 0; i < queries; i++)
                 work.in[i] = seen_in_tile(work.seen[i / group], t * KVC_TILE);

@@ -41,13 +41,53 @@ INLINE void whole_quants(enum kvc_type type, unsigned half, bool minus, kvc_i8 *
     }
 }
 
+#if defined(__AVX2__)
+/* Returns the high bits of the codes of a whole group, each at its place in the code. */
+INLINE __m256i high_bits_256(enum kvc_type type, const unsigned char *high) {
+    int64_t word = 0;
+    memcpy(&word, high, type == KVC_Q5H ? 4 : 8);
+    if (type == KVC_Q5H) { /* a byte becomes 16 if its bit is 1 */
+        const __m256i place = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+        const __m256i bit = _mm256_set1_epi64x((long long)UINT64_C(0x8040201008040201));
+        const __m256i byte = _mm256_shuffle_epi8(_mm256_set1_epi32((int)word), place);
+        return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(byte, bit), bit), _mm256_set1_epi8(16));
+    }
+    const __m256i pairs = _mm256_srlv_epi64(_mm256_set1_epi64x(word), _mm256_setr_epi64x(0, 2, 4, 6));
+    return _mm256_slli_epi16(_mm256_and_si256(pairs, _mm256_set1_epi8(3)), 4);
+}
+
+/* Does the same as whole_quants, and IQ4_NL too. */
+INLINE void whole_quants_256(enum kvc_type type, unsigned half, bool minus, kvc_i8 *to, const unsigned char *q) {
+    const __m128i four = _mm_loadu_si128((const __m128i *)(const void *)q);
+    __m256i x = _mm256_inserti128_si256(_mm256_castsi128_si256(four), _mm_srli_epi16(four, 4), 1);
+    x = _mm256_and_si256(x, _mm256_set1_epi8(15));
+    if (type == KVC_IQ4_NL) {
+        kvc_i8 value[16];
+        UNROLL
+        for (int i = 0; i < 16; i++)
+            value[i] = (kvc_i8)kvc_iq4_value(i);
+        x = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)value)), x);
+    }
+    if (type == KVC_Q5H || type == KVC_Q6H)
+        x = _mm256_or_si256(x, high_bits_256(type, q + 16));
+    if (half)
+        x = _mm256_sub_epi8(x, _mm256_set1_epi8((char)half));
+    const __m256i sign = _mm256_set1_epi8(minus ? -1 : 0); /* -x is the complement of x, plus 1 */
+    _mm256_storeu_si256((__m256i *)(void *)to, _mm256_sub_epi8(_mm256_xor_si256(x, sign), sign));
+}
+#endif
+
 /* Writes the quants of a group of n channels from `q` on, or minus the quants if `minus`. Inlined for each type, and
  * for whole groups. */
 INLINE void group_quants(enum kvc_type type, bool minus, kvc_i8 *to, const unsigned char *q, size_t n) {
-    const int half = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 ? 0 : 8;
+    const int half = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 || type == KVC_IQ4_NL ? 0 : 8;
     const unsigned char *high = q + kvc_min_u64(n, 16);
     if (type == KVC_Q8_0) {
         memcpy(to, q, n);
+#if defined(__AVX2__)
+    } else if (n == KVC_ENTRY_GROUP) {
+        whole_quants_256(type, (unsigned)half, minus, to, q);
+#endif
     } else if (type == KVC_IQ4_NL) {
         for (size_t e = 0; e < n; e++)
             to[e] = (kvc_i8)(minus ? -kvc_iq4_value(KVC_CODE4(q, e)) : kvc_iq4_value(KVC_CODE4(q, e)));

@@ -10,28 +10,42 @@
 
 /* Rewrites a group of n channels as Q8_0 with a scale that is not negative. */
 INLINE void group_to_q8(enum kvc_type type, unsigned char *to, const unsigned char *group, size_t n) {
-    group_quants(type, group[1] >> 7, (kvc_i8 *)to + 2, group + 2, n);
-    to[0] = group[0];
-    to[1] = group[1] & 0x7f;
+    const uint16_t scale = KVC_LOAD_U16(group), magnitude = scale & 0x7fff;
+    group_quants(type, scale >> 15, (kvc_i8 *)to + 2, group + 2, n);
+    memcpy(to, &magnitude, sizeof magnitude);
 }
 
-#define PACKED_AHEAD 8u /* rows prefetched ahead of use */
+#define PACKED_AHEAD 8u /* rows prefetched ahead of use, if nothing has prefetched them before */
 
-INLINE void prefetch_packed(const unsigned char *const *rows, uint32_t i, uint32_t high, size_t bytes) {
-    for (size_t b = 0; i + PACKED_AHEAD < high && b < bytes; b += 64)
-        __builtin_prefetch(rows[i + PACKED_AHEAD] + b);
+/* Rows of a tile to rewrite, and the rows that are read after them. */
+struct packed_rows {
+    const unsigned char *const *rows, *const *then; /* then [then_count]: NULL if unknown */
+    uint32_t low, high, then_count;
+    size_t bytes, then_bytes;
+    bool near; /* true: the rows were prefetched before */
+};
+
+INLINE void prefetch_packed(const struct packed_rows *from, uint32_t i) {
+    const uint32_t ahead = i + PACKED_AHEAD;
+    if (!from->near && ahead < from->high)
+        for (size_t b = 0; b < from->bytes; b += 64)
+            __builtin_prefetch(from->rows[ahead] + b);
+    if (i < from->then_count)
+        for (size_t b = 0; b < from->then_bytes; b += 64)
+            __builtin_prefetch(from->then[i] + b, 0, 2);
 }
 
-/* Rewrites rows low .. high - 1 as Q8_0. Row i goes to to + i * to_bytes. Inlined for each type. */
-INLINE void rows_to_q8(enum kvc_type type, size_t group, const unsigned char *const *rows, uint32_t low, uint32_t high,
-                       size_t d, unsigned char *to, size_t to_bytes) {
+/* Rewrites rows as Q8_0. Row i goes to to + i * to_bytes. Inlined for each type. */
+INLINE void rows_to_q8(enum kvc_type type, size_t group, const struct packed_rows *from, size_t d, unsigned char *to,
+                       size_t to_bytes) {
     const size_t whole = d / KVC_ENTRY_GROUP, left = d % KVC_ENTRY_GROUP;
-    for (uint32_t i = low; i < high; i++) {
-        prefetch_packed(rows, i, high, (whole + 1) * group);
+    for (uint32_t i = from->low; i < from->high; i++) {
+        const unsigned char *row = from->rows[i];
+        prefetch_packed(from, i);
         for (size_t g = 0; g < whole; g++)
-            group_to_q8(type, to + i * to_bytes + g * Q8_BYTES, rows[i] + g * group, KVC_ENTRY_GROUP);
+            group_to_q8(type, to + i * to_bytes + g * Q8_BYTES, row + g * group, KVC_ENTRY_GROUP);
         if (left)
-            group_to_q8(type, to + i * to_bytes + whole * Q8_BYTES, rows[i] + whole * group, left);
+            group_to_q8(type, to + i * to_bytes + whole * Q8_BYTES, row + whole * group, left);
     }
 }
 
@@ -49,23 +63,23 @@ INLINE bool reads_stored(const struct kvc_entry_format *format) {
     return format->key.type == format->value.type && side_read_type(format->key.type) == format->key.type;
 }
 
-/* Rewrites rows low .. high - 1, of `bytes` bytes each, in the type `read`. Row i goes to to + i * to_bytes. */
-static void rewrite_rows(enum kvc_type type, size_t bytes, enum kvc_type read, const unsigned char *const *rows,
-                         uint32_t low, uint32_t high, size_t d, unsigned char *to, size_t to_bytes) {
+/* Rewrites rows in the type `read`. Row i goes to to + i * to_bytes. */
+static void rewrite_rows(enum kvc_type type, enum kvc_type read, const struct packed_rows *from, size_t d,
+                         unsigned char *to, size_t to_bytes) {
     if (read == KVC_Q8_0 && type == KVC_Q5H)
-        rows_to_q8(KVC_Q5H, KVC_GROUP_Q5H, rows, low, high, d, to, to_bytes);
+        rows_to_q8(KVC_Q5H, KVC_GROUP_Q5H, from, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type == KVC_Q6H)
-        rows_to_q8(KVC_Q6H, KVC_GROUP_Q6H, rows, low, high, d, to, to_bytes);
+        rows_to_q8(KVC_Q6H, KVC_GROUP_Q6H, from, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type == KVC_IQ4_NL)
-        rows_to_q8(KVC_IQ4_NL, KVC_GROUP_IQ4_NL, rows, low, high, d, to, to_bytes);
+        rows_to_q8(KVC_IQ4_NL, KVC_GROUP_IQ4_NL, from, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type != KVC_Q8_0)
-        rows_to_q8(KVC_Q4_0, KVC_GROUP_Q4_0, rows, low, high, d, to, to_bytes);
-    for (uint32_t i = low; i < high && (read != KVC_Q8_0 || type == KVC_Q8_0); i++) {
-        prefetch_packed(rows, i, high, bytes);
+        rows_to_q8(KVC_Q4_0, KVC_GROUP_Q4_0, from, d, to, to_bytes);
+    for (uint32_t i = from->low; i < from->high && (read != KVC_Q8_0 || type == KVC_Q8_0); i++) {
+        prefetch_packed(from, i);
         if (type == read)
-            memcpy(to + i * to_bytes, rows[i], bytes);
+            memcpy(to + i * to_bytes, from->rows[i], from->bytes);
         else
-            dequantize_row(type, (float *)(void *)(to + i * to_bytes), rows[i], d);
+            dequantize_row(type, (float *)(void *)(to + i * to_bytes), from->rows[i], d);
     }
 }
 
@@ -92,26 +106,31 @@ static const unsigned char *const *rewrite_keys(const struct rewritten *to, cons
                                                 const unsigned char *const *keys, uint32_t low, uint32_t high) {
     const enum kvc_type read = side_read_type(format->key.type);
     const size_t d = format->head_size, bytes = read_bytes(read, d);
-    rewrite_rows(format->key.type, format->key.bytes, read, keys, low, high, d, to->rows, bytes);
+    const struct packed_rows from = {.rows = keys, .low = low, .high = high, .bytes = format->key.bytes};
+    rewrite_rows(format->key.type, read, &from, d, to->rows, bytes);
     for (uint32_t i = low; i < high; i++)
         to->keys[i] = to->rows + i * bytes;
     return to->keys;
 }
 
 /* Rewrites entries low .. high - 1 of the tile that begins at entry `first`. Returns the addresses of their keys. The
- * values are KVC_TILE rows after the keys. */
+ * values are KVC_TILE rows after the keys. `near` is true if the keys were the `next` keys of a call before. */
 static const unsigned char **rewrite_entries(const struct rewritten *to, const struct kvc_entry_format *format,
                                              const struct head_entries *head, uint32_t first,
-                                             const unsigned char *const *keys, uint32_t low, uint32_t high) {
+                                             const unsigned char *const *keys, uint32_t low, uint32_t high,
+                                             const unsigned char *const *next, uint32_t next_count, bool near) {
     const enum kvc_type read = read_type(format);
     const size_t d = format->head_size, bytes = read_bytes(read, d);
     for (uint32_t i = low; i < high; i++) {
         to->keys[i] = to->rows + i * bytes;
         to->from[i] = slot_value(head, head_slot(head, first + i));
     }
-    rewrite_rows(format->key.type, format->key.bytes, read, keys, low, high, d, to->rows, bytes);
-    rewrite_rows(format->value.type, format->value.bytes, read, to->from, low, high, d, to->rows + KVC_TILE * bytes,
-                 bytes);
+    /* values are prefetched while keys are rewritten, and the next keys while values are */
+    const size_t key = format->key.bytes, value = format->value.bytes;
+    const struct packed_rows of_keys = {keys, to->from, low, high, high, key, value, near};
+    const struct packed_rows of_values = {to->from, next, low, high, next_count, value, key, true};
+    rewrite_rows(format->key.type, read, &of_keys, d, to->rows, bytes);
+    rewrite_rows(format->value.type, read, &of_values, d, to->rows + KVC_TILE * bytes, bytes);
     return to->keys;
 }
 
