@@ -176,6 +176,10 @@ static int read_line(struct eval_results *results, const char *path, size_t line
     const bool lost = cli_json_lost(); /* jansson may have lost characters of a text without an error */
     const char *wrong = lost ? NULL : json_is_object(record) ? wrong_field(record) : "a JSON object";
     int status;
+    if (!lost && json_is_object(json_object_get(record, "run"))) { /* how Python made the results that follow */
+        json_decref(record);
+        return KVC_OK;
+    }
     if (lost)
         status = cli_no_memory(results->command);
     else if (wrong)

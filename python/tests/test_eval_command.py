@@ -109,6 +109,15 @@ def test_missing_files(run, demo):
     assert "does not contain" in run("run", "longbench/lcc", "-m", demo, "--kv", "full", "--raw", status=1)
 
 
+def test_the_program_reads_results_of_python(run, tmp_path, demo, program):
+    files = benchmark_files.write(tmp_path / "files")
+    table = run("run", "longbench/lcc", "-m", demo, "--data", f"{files}/longbench", "--kv", "full", "--length", "500", "--out",
+                "out.jsonl", "-q")
+    held = re.search(r"^full +seen .*?(\S+ KiB)", table, re.M).group(1)
+    merged = program("eval", "merge", tmp_path / "out.jsonl")
+    assert "longbench/lcc of 500 tokens" in merged and re.search(rf"^full .* 2 +{held}", merged, re.M)
+
+
 def test_the_programs_results(run, tmp_path, demo, program):
     """The report reads what `kvcull eval` wrote."""
     (tmp_path / "text.txt").write_text(TEXT)
