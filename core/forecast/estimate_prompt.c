@@ -109,18 +109,32 @@ static bool decides(const struct kvc_estimator *e, uint32_t l) {
     return false;
 }
 
+/* Evicts from layer i the positions that layer l has not chosen. */
+static void thin_below(struct kvc_estimator *e, uint32_t i, uint32_t l) {
+    kvc_ledger_order(&e->ledger, i);
+    e->ledger.layer[i].touched = e->ledger.layer[i].thinned = true;
+    /* another window has left some of the chosen positions */
+    e->uneven = e->uneven || kvc_estimator_window(e, i) != kvc_estimator_window(e, l);
+    /* it may shrink, with its old and new tables at the same time, before others do */
+    const uint64_t tables = kvc_ledger_arrays(&e->ledger.layer[i], e->ledger.layer[i].slots);
+    kvc_ledger_state(&e->ledger, &e->ledger.layer[i], tables, tables);
+}
+
 /* Evicts after a chunk has passed layer l. Its chunk stage chooses for the layer itself and may choose for lower
  * layers. */
 static void thin_after_chunk(struct kvc_estimator *e, uint32_t l, bool last) {
     const bool alone = !decides(e, l);
+    const double chosen = last ? e->chunks[l].last[0] : e->chunks[l].between[0];
+    const uint64_t held = e->ledger.layer[l].count[0];
+    const bool chooses = e->chunks[l].acts && chosen < (double)(alone ? kvc_estimator_seen(e, l, held) : held);
     for (uint32_t i = 0; i <= l; i++) {
         const double *kept = last ? e->chunks[i].last : e->chunks[i].between;
         if (!e->chunks[i].acts || e->chunks[i].decider != l)
             continue;
-        if (alone)
+        if (chooses && (!alone || kvc_estimator_window(e, i) != kvc_estimator_window(e, l)))
+            thin_below(e, i, l);
+        else if (alone)
             kvc_estimator_clear(e, i, kept);
-        else
-            e->ledger.layer[i].thinned = true;
         kvc_estimator_thin(e, i, kept);
     }
 }

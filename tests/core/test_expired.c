@@ -249,6 +249,34 @@ static void every_method_sees_what_is_left(void **state) {
     free(logits);
 }
 
+/* Forecasts of methods that cut the prompt, over windows of other sizes than their chunks. */
+static void chunks_are_forecast(void **state) {
+    (void)state;
+    static const char *const specs[] = {"take:budget=10,chunk=10,probe=4",
+                                        "take:budget=9,chunk=10,probe=4",
+                                        "take:budget=12,chunk=10,probe=4",
+                                        "take:budget=10,chunk=30,probe=4",
+                                        "take:budget=36,chunk=16,probe=4",
+                                        "take:budget=60,chunk=64,probe=8",
+                                        "take:budget=128,chunk=16,probe=4,warmup_layers=3",
+                                        "take:budget=100,chunk=100,warmup_layers=6",
+                                        "take:budget=30,chunk=40,probe=4,warmup_layers=7",
+                                        "cake:budget=36",
+                                        "cake:budget=100"};
+    static const size_t rows[] = {90, 200, 330, 520, 700};
+    for (size_t i = 0; i < sizeof specs / sizeof *specs; i++)
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+            struct kvc_session *session = open_session(specs[i]);
+            const size_t steps = r * 20;
+            prompt(session, tokens, rows[r], NULL);
+            for (size_t s = 0; s < steps; s++)
+                if (kvc_decode(&session, tokens + rows[r] + s, 1, NULL, NULL, &error) != KVC_OK)
+                    fail_msg("%s", error.text);
+            check_estimate(session, specs[i], rows[r], steps);
+            kvc_session_close(session);
+        }
+}
+
 /* Within its budget a method does nothing, and whole tiles are removed as without it. */
 static void budgets_count_what_is_seen(void **state) {
     (void)state;
@@ -311,9 +339,11 @@ static int tear_down(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_stay), cmocka_unit_test(bits_stay_within_budgets),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_stay),
+                                       cmocka_unit_test(bits_stay_within_budgets),
                                        cmocka_unit_test(every_method_sees_what_is_left),
                                        cmocka_unit_test(budgets_count_what_is_seen),
+                                       cmocka_unit_test(chunks_are_forecast),
                                        cmocka_unit_test(texts_as_long_as_the_window)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
