@@ -1,9 +1,13 @@
 /* json.c - parses untrusted JSON files. */
 #include "models/files/json.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "models/files/map.h"
+
+#define MOST_DIGITS 64u /* longer numbers are refused */
 
 /* Checks the depth of nesting first. jansson descends recursively, and its own limit depends on its version. */
 static bool too_deep(const char *text, size_t bytes) {
@@ -96,6 +100,62 @@ static json_t *json_parse(const char *text, size_t bytes) {
     return root;
 }
 
+/* Returns the length of the integer at text[at], or 0 if there is none or it has a fraction or an exponent. */
+static size_t integer_at(const char *text, size_t bytes, size_t at) {
+    size_t end = at;
+    while (end < bytes && text[end] >= '0' && text[end] <= '9') {
+        end++;
+    }
+    const bool more = end < bytes && text[end] && strchr(".eE", text[end]);
+    return more ? 0 : end - at;
+}
+
+static bool is_huge(const char *integer, size_t digits) {
+    char number[MOST_DIGITS];
+    if (digits < 19 || digits >= sizeof number) {
+        return false;
+    }
+    memcpy(number, integer, digits);
+    number[digits] = '\0';
+    errno = 0;
+    (void)strtoll(number, NULL, 10);
+    return errno == ERANGE;
+}
+
+/* Returns a copy of the text in which integers of 64 bits or more are real numbers: their last two digits become an
+ * exponent. tokenizer_config.json of many models has 10^30 as model_max_length, for "no limit", and jansson refuses the
+ * whole text for it. A field that must be an integer then finds a real number. Returns NULL if there is no such
+ * integer, or no memory: then *full becomes true. */
+static char *without_huge_integers(const char *text, size_t bytes, bool *full) {
+    char *copy = NULL;
+    bool quoted = false;
+    for (size_t i = 0; i < bytes; i++) {
+        if (text[i] == '"') {
+            quoted = !quoted;
+        } else if (quoted) {
+            i += text[i] == '\\';
+        } else if (text[i] >= '0' && text[i] <= '9') {
+            const size_t digits = integer_at(text, bytes, i);
+            const bool huge = is_huge(text + i, digits);
+            if (huge && !copy) {
+                copy = malloc(bytes);
+                *full = !copy;
+                if (!copy) {
+                    return NULL;
+                }
+                memcpy(copy, text, bytes);
+            }
+            if (huge) {
+                memcpy(copy + i + digits - 2, "e2", 2);
+            }
+            while (i + 1 < bytes && text[i + 1] && strchr("0123456789.eE+-", text[i + 1])) {
+                i++;
+            }
+        }
+    }
+    return copy;
+}
+
 /* Returns true if an error means lack of memory. jansson rarely says so; it reports a syntax error or nothing. */
 static bool no_memory(const json_error_t *why, const char *text, size_t bytes) {
     switch (json_error_code(why)) {
@@ -121,6 +181,15 @@ enum kvc_status kvc_json_parse(const char *path, const char *text, size_t bytes,
         return kvc_fail(error, KVC_INPUT, "%s: not valid JSON: byte %zu is 0", path, (size_t)(zero - text));
     }
     *root = json_parse(text, bytes);
+    bool full = false;
+    char *copy = *root ? NULL : without_huge_integers(text, bytes, &full);
+    if (full) {
+        return kvc_fail(error, KVC_RESOURCE, "%s: no memory for its JSON", path);
+    }
+    if (copy) {
+        *root = json_parse(copy, bytes);
+        free(copy);
+    }
     if (!*root) {                        /* parse again to get the reason */
         json_error_t why = {.line = -1}; /* jansson does not set the error if its first allocation fails */
         json_t *again = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);

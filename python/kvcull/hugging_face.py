@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import os
 import tempfile
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
@@ -376,16 +375,6 @@ PIPELINE_REGISTRY.register_pipeline("kvcull-text-generation", pipeline_class=Que
                                     pt_model=AutoModelForCausalLM)
 
 
-def _without_endless_length(path: str) -> None:
-    """Removes the length that transformers writes for "no limit", because it is no 64-bit number."""
-    with open(path, encoding="utf-8") as file:
-        config = json.load(file)
-    if config.get("model_max_length", 0) >= 1 << 63:
-        del config["model_max_length"]
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump(config, file, ensure_ascii=False)
-
-
 def open_model(model: Any, tokenizer: Any = None, engine: Optional[Engine] = None, **options: Any) -> Model:
     """Opens a model of transformers that is in memory, with its tokenizer, as a `kvcull.Model`.
 
@@ -397,7 +386,6 @@ def open_model(model: Any, tokenizer: Any = None, engine: Optional[Engine] = Non
         model.save_pretrained(folder)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
-            _without_endless_length(os.path.join(folder, "tokenizer_config.json"))
         return Model(folder, engine, **options)
 
 
