@@ -4,7 +4,7 @@
 #include "core/base/integers.h"
 #include "core/base/types.h"
 
-enum { WIDE = 4096, INT8_TYPES = KVC_TYPES - KVC_Q8_0 };
+enum { WIDE = 4096, INT8_TYPES = KVC_TYPES - KVC_Q8_0, INT16_TYPES = 4, INT16_ROWS = 3 };
 
 /* Counts a layer whose inputs have `width` bytes each. */
 static void count_linear(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint64_t K,
@@ -52,6 +52,35 @@ void kvc_measure_time_int8(struct kvc_measure *m, enum kvc_type type, uint32_t r
     }
 }
 
+struct kvc_int16_rows kvc_measure_int16_rows(struct kvc_measure *m, uint32_t rows, uint32_t K, struct kvc_span *x) {
+    const size_t values = (size_t)rows * K;
+    const struct kvc_int16_rows y = {.quant = kvc_measure_space(m, values * 2),
+                                     .scale = kvc_measure_space(m, values / 32 * 4)};
+    const struct kvc_span from = kvc_measure_values(m, values);
+    if (m->status == KVC_OK)
+        m->ops->quantize_rows_int16(m->device,
+                                    &(struct kvc_quantize_rows_int16){.y = y, .x = from, .rows = rows, .K = K});
+    if (x)
+        *x = from;
+    return y;
+}
+
+void kvc_measure_time_int16(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint32_t K,
+                            bool quantizing) {
+    struct kvc_span x;
+    const struct kvc_weight *w = kvc_measure_weight(m, type, N, K);
+    const struct kvc_int16_rows y = kvc_measure_int16_rows(m, rows, K, &x);
+    const struct kvc_quantize_rows_int16 quantize = {.y = y, .x = x, .rows = rows, .K = K};
+    const struct kvc_linear_int16 linear = {
+        .y = kvc_measure_space(m, (size_t)rows * N * 4), .x = y, .w = w, .rows = rows};
+    count_linear(m, type, rows, N, K, quantizing ? 4 : 2);
+    while (kvc_measure_again(m)) {
+        if (quantizing)
+            m->ops->quantize_rows_int16(m->device, &quantize);
+        m->ops->linear_int16(m->device, &linear);
+    }
+}
+
 /* Returns the number of outputs of a matrix [N, WIDE] of so many bytes; few for a quick run. */
 static uint64_t outputs_in(const struct kvc_measure *m, enum kvc_type type, uint64_t bytes) {
     const uint64_t N = bytes / kvc_type_row_bytes(type, WIDE);
@@ -96,9 +125,24 @@ static void int8(struct kvc_measure *m, uint32_t variant) {
         kvc_measure_time_int8(m, type, rows, N, WIDE, true);
 }
 
+/* The same for weights of floats, with activations of 14 bits; also with eight rows, a batch of sequences. */
+static void int16(struct kvc_measure *m, uint32_t variant) {
+    static const enum kvc_type of[INT16_TYPES] = {KVC_F16, KVC_BF16, KVC_F32, KVC_FP8};
+    static const uint32_t counts[INT16_ROWS] = {1, 8, MEASURE_ROWS};
+    const enum kvc_type type = of[variant % INT16_TYPES];
+    const uint32_t rows = counts[variant / INT16_TYPES];
+    const uint64_t N = rows == 1 ? outputs_in(m, type, (uint64_t)64 << 20) : outputs(m, WIDE);
+    if (m->beside)
+        kvc_measure_time_linear(m, type, rows, N, WIDE);
+    else
+        kvc_measure_time_int16(m, type, rows, N, WIDE, true);
+}
+
 const struct kvc_measure_operation kvc_measure_gemm[] = {{"linear", gemm, 16}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_types[] = {{"linear", types, KVC_ALL_TYPES}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_small_batch[] = {{"linear", small_batch, 40}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_decode_linear[] = {{"linear", decode, KVC_ALL_TYPES}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_cached_linear[] = {{"linear", cached, KVC_ALL_TYPES}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_int8[] = {{"linear_int8", int8, 2 * INT8_TYPES}, {NULL, NULL, 0}};
+const struct kvc_measure_operation kvc_measure_int16[] = {{"linear_int16", int16, INT16_ROWS * INT16_TYPES},
+                                                           {NULL, NULL, 0}};

@@ -111,6 +111,10 @@ void kvc_measure_time_int8(struct kvc_measure *m, enum kvc_type type, uint32_t r
                            bool quantizing);
 /* Returns `rows` quantized rows. x (or NULL) receives the float rows. */
 struct kvc_int8_rows kvc_measure_int8_rows(struct kvc_measure *m, uint32_t rows, uint32_t K, struct kvc_span *x);
+/* The same for 14-bit activations. */
+void kvc_measure_time_int16(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint32_t K,
+                            bool quantizing);
+struct kvc_int16_rows kvc_measure_int16_rows(struct kvc_measure *m, uint32_t rows, uint32_t K, struct kvc_span *x);
 
 typedef void kvc_measure_operation_fn(struct kvc_measure *m, uint32_t variant);
 struct kvc_measure_operation {
@@ -132,7 +136,7 @@ extern const struct kvc_measure_operation kvc_measure_zero;
 extern const struct kvc_measure_operation kvc_measure_layer[], kvc_measure_decode_attention[],
     kvc_measure_prefill_attention[], kvc_measure_int8_attention[], kvc_measure_gemm[], kvc_measure_types[],
     kvc_measure_small_batch[], kvc_measure_decode_linear[], kvc_measure_cached_linear[], kvc_measure_int8[],
-    kvc_measure_select[];
+    kvc_measure_int16[], kvc_measure_select[];
 
 enum kvc_measure_other { /* what a table compares each call with, if no other backend is given */
                          KVC_MEASURE_OTHER_NONE,   /* nothing */

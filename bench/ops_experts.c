@@ -67,6 +67,22 @@ KVC_MEASURE(expert_linear_int8, 2, variant) {
                            .y = y, .x = x, .w = w, .bias = none, .first = first, .experts = EXPERTS, .pairs = pairs});
 }
 
+KVC_MEASURE(expert_linear_int16, 2, variant) {
+    const uint32_t pairs = variant ? CHUNK_PAIRS : USED, read = variant ? EXPERTS : USED;
+    const uint32_t K = MEASURE_HIDDEN, N = WIDTH;
+    const struct kvc_weight *w = kvc_measure_experts(m, KVC_F16, EXPERTS, N, K);
+    const struct kvc_int16_rows x = kvc_measure_int16_rows(m, pairs, K, NULL);
+    const struct kvc_span y = kvc_measure_space(m, (size_t)pairs * N * 4), none = {NULL, 0};
+    const struct kvc_span first = put_first_pairs(m, pairs);
+    kvc_measure_counts(m, (uint64_t)read * N * kvc_type_row_bytes(KVC_F16, K) + (uint64_t)pairs * (N * 4 + 2 * K),
+                       2ull * N * K * pairs, "%s, %u pairs, %u experts", kvc_type_name(KVC_F16), (unsigned)pairs,
+                       (unsigned)read);
+    while (kvc_measure_again(m))
+        m->ops->expert_linear_int16(
+            m->device, &(struct kvc_expert_linear_int16){
+                           .y = y, .x = x, .w = w, .bias = none, .first = first, .experts = EXPERTS, .pairs = pairs});
+}
+
 KVC_MEASURE(expert_sum, 1, variant) {
     const uint64_t values = (uint64_t)CHUNK_PAIRS * MEASURE_HIDDEN;
     const struct kvc_span y = kvc_measure_values(m, values), share = kvc_measure_values(m, CHUNK_PAIRS);

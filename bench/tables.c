@@ -29,6 +29,10 @@ static const struct kvc_measure_group groups[] = {
     {.table = {"linear-decode", NULL, false}, .operations = kvc_measure_decode_linear, .reads = true},
     {.table = {"linear-cached", NULL, false}, .operations = kvc_measure_cached_linear},
     {.table = {"int8", "float", false}, .operations = kvc_measure_int8, .other = KVC_MEASURE_OTHER_CALL, .reads = true},
+    {.table = {"int16", "float", false},
+     .operations = kvc_measure_int16,
+     .other = KVC_MEASURE_OTHER_CALL,
+     .reads = true},
     {.table = {"prompt", NULL, true}}};
 enum { GROUPS = sizeof groups / sizeof *groups };
 

@@ -157,9 +157,13 @@ void cli_common_defaults(struct cli_common *common);
  */
 enum kvc_math cli_math(const struct cli_common *common);
 const char *cli_math_name(enum kvc_math math);
-#define CLI_INT8_NOTE "int8 where weights are quantized; --math float rounds less"
-/* Writes ", int8 1" (the version of int8 arithmetic) for KVC_MATH_INT8, otherwise "", to text and returns text. */
-const char *cli_int8_version(enum kvc_math math, char text[24]);
+/* Returns a note on the arithmetic of integers for the user, or NULL for other arithmetics. */
+const char *cli_math_note(enum kvc_math math);
+/* Returns the version of the arithmetic of integers, or 0 for other arithmetics. */
+int cli_integer_version(enum kvc_math math);
+/* Writes ", int8 1", the name and version of the arithmetic of integers, or "" for other arithmetics, to text and
+ * returns text. */
+const char *cli_integer_text(enum kvc_math math, char text[24]);
 
 /* clang-format off */
 #define CLI_RANKS_OPTION(c)                                                                                           \
@@ -194,9 +198,10 @@ const char *cli_int8_version(enum kvc_math math, char text[24]);
          NULL},                                                                                                       \
         {CLI_CHOICE, 0, "math", "MATH",                                                                               \
          "arithmetic. int8 (default): products of integers in linear layers with quantized weights, and in the "      \
-         "attention of such models over entries of 4 to 8 bits; float elsewhere. float: float32. Each of the two gives the "    \
-         "same bits on every machine. fast: a BLAS library. exact: the same as float",                                \
-         &(c)->math, 0, 0, "float|int8|fast|exact"},                                                                  \
+         "attention of such models over entries of 4 to 8 bits; float elsewhere. int16: products of integers in "       \
+         "linear layers with weights of floats; float elsewhere. float: float32. Each of the three gives the same "    \
+         "bits on every machine. fast: a BLAS library. exact: the same as float",                                     \
+         &(c)->math, 0, 0, "float|int8|int16|fast|exact"},                                                                  \
         CLI_RANKS_OPTION(c), CLI_TRACE_OPTIONS(c)
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \

@@ -74,17 +74,32 @@ void cli_common_defaults(struct cli_common *common) {
 enum kvc_math cli_math(const struct cli_common *common) {
     if (!common->math || strcmp(common->math, "int8") == 0)
         return KVC_MATH_INT8;
+    if (strcmp(common->math, "int16") == 0)
+        return KVC_MATH_INT16;
     return strcmp(common->math, "fast") == 0 ? KVC_MATH_FAST : KVC_MATH_FLOAT;
 }
 
 const char *cli_math_name(enum kvc_math math) {
-    return math == KVC_MATH_INT8 ? "int8" : math == KVC_MATH_FAST ? "fast" : "float";
+    return math == KVC_MATH_INT8    ? "int8"
+           : math == KVC_MATH_INT16 ? "int16"
+           : math == KVC_MATH_FAST  ? "fast"
+                                    : "float";
 }
 
-const char *cli_int8_version(enum kvc_math math, char text[24]) {
+const char *cli_math_note(enum kvc_math math) {
+    return math == KVC_MATH_INT8    ? "int8 where weights are quantized; --math float rounds less"
+           : math == KVC_MATH_INT16 ? "int16 where weights are floats"
+                                    : NULL;
+}
+
+int cli_integer_version(enum kvc_math math) {
+    return math == KVC_MATH_INT8 ? KVC_INT8_VERSION : math == KVC_MATH_INT16 ? KVC_INT16_VERSION : 0;
+}
+
+const char *cli_integer_text(enum kvc_math math, char text[24]) {
     text[0] = '\0';
-    if (math == KVC_MATH_INT8)
-        snprintf(text, 24, ", int8 %d", KVC_INT8_VERSION);
+    if (cli_integer_version(math))
+        snprintf(text, 24, ", %s %d", cli_math_name(math), cli_integer_version(math));
     return text;
 }
 

@@ -130,7 +130,7 @@ static int logits_print(const struct cli_command *command, const struct argument
                         const struct sink *sink, size_t count) {
     struct kvc_session_stats stats;
     const enum kvc_math math = sink->math;
-    char hash[24], held[32], int8[24];
+    char hash[24], held[32], version[24];
 
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)kvc_hash_value(sink->hash));
     kvc_session_stats(session, &stats);
@@ -143,8 +143,8 @@ static int logits_print(const struct cli_command *command, const struct argument
         cli_json_set(root, "vocab", json_integer(sink->vocab));
         cli_json_set(root, "hash", json_string(hash));
         cli_json_set(root, "arithmetic", json_integer(KVC_ARITHMETIC_VERSION));
-        if (math == KVC_MATH_INT8)
-            cli_json_set(root, "int8", json_integer(KVC_INT8_VERSION));
+        if (cli_integer_version(math))
+            cli_json_set(root, cli_math_name(math), json_integer(cli_integer_version(math)));
         cli_json_set(root, "math", json_string(cli_math_name(math)));
         if (sink->distance)
             cli_json_set(root, "distance", distance_json(sink->distance));
@@ -153,7 +153,7 @@ static int logits_print(const struct cli_command *command, const struct argument
         return cli_json_print(command, root, stdout);
     }
     printf("logits  [%zu, %u] float32%s%s\n", count, sink->vocab, a->out ? " in " : "", a->out ? a->out : "");
-    printf("hash    %s (XXH64, arithmetic %d%s%s)\n", hash, KVC_ARITHMETIC_VERSION, cli_int8_version(math, int8),
+    printf("hash    %s (XXH64, arithmetic %d%s%s)\n", hash, KVC_ARITHMETIC_VERSION, cli_integer_text(math, version),
            math == KVC_MATH_FAST ? ", but math=fast: others get another" : "");
     if (sink->distance)
         distance_print(sink->distance, a->common.math);

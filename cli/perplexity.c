@@ -166,8 +166,8 @@ static int perplexity_print(const struct cli_command *command, const struct argu
         cli_json_set(root, "results", list);
         status = cli_json_print(command, root, stdout);
     } else {
-        if (!a->common.quiet && plan->math == KVC_MATH_INT8)
-            printf("math " CLI_INT8_NOTE "\n");
+        if (!a->common.quiet && cli_math_note(plan->math))
+            printf("math %s\n", cli_math_note(plan->math));
         if (!a->common.quiet)
             printf(
                 "%zu window%s of at most %zu tokens; the first %zu of each are its prompt, the others are scored%s\n\n",

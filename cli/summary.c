@@ -88,8 +88,8 @@ void cli_summary_print(const struct cli_generation *generation, const char *spec
     fprintf(stderr, "cache   %s now, %s at peak (%s); full would hold %s\n",
             cli_bytes(stats.cache_bytes + stats.state_bytes, text[0]), cli_bytes(stats.peak_bytes, text[1]),
             spec ? spec : "full", cli_bytes(stats.full_bytes, text[2]));
-    if (kvc_model_info(generation->model)->math == KVC_MATH_INT8)
-        fprintf(stderr, "math    " CLI_INT8_NOTE "\n");
+    if (cli_math_note(kvc_model_info(generation->model)->math))
+        fprintf(stderr, "math    %s\n", cli_math_note(kvc_model_info(generation->model)->math));
     if (cli_traffic(&sent) && tokens > 0)
         fprintf(stderr, "ranks   %u sent %s in %s messages: %s and %.1f messages a token\n",
                 kvc_ranks_count(cli_ranks()), cli_bytes(sent.bytes, text[0]), cli_number(sent.messages, text[1]),

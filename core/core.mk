@@ -115,6 +115,7 @@ libkvc_la_SOURCES += \
 	core/check/verify_delta.c \
 	core/check/verify_experts.c \
 	core/check/verify_int8.c \
+	core/check/verify_int16.c \
 	core/check/verify_scores.c \
 	core/check/verify_entries.c \
 	core/check/verify_leverage.c \

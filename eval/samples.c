@@ -34,7 +34,7 @@ json_t *eval_record(const struct eval_run *run, const struct eval_task *task, ui
     snprintf(text, sizeof text, "%llu parameters, %s", (unsigned long long)info->parameters, info->weight_types);
     cli_json_set(record, "weights", text_json(text));
     snprintf(text, sizeof text, "%s %d", cli_math_name(info->math),
-             info->math == KVC_MATH_INT8 ? KVC_INT8_VERSION : KVC_ARITHMETIC_VERSION);
+             cli_integer_version(info->math) ? cli_integer_version(info->math) : KVC_ARITHMETIC_VERSION);
     cli_json_set(record, "arithmetic", text_json(text));
     cli_json_set(record, "cache_type",
                  text_json(kvc_entry_types_name(run->common.cache_type, (char[KVC_ENTRY_TYPES_NAME]){0})));

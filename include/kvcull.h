@@ -40,6 +40,8 @@ extern "C" {
 #define KVC_ARITHMETIC_VERSION 1
 /** Version of the arithmetic of KVC_MATH_INT8. It increases when any result with KVC_MATH_INT8 changes. */
 #define KVC_INT8_VERSION 2
+/** Version of the arithmetic of KVC_MATH_INT16. It increases when any result with KVC_MATH_INT16 changes. */
+#define KVC_INT16_VERSION 1
 /** Returns KVC_VERSION of the library in use, which may differ from the headers that a program was compiled with. */
 const char *kvc_version(void);
 
@@ -151,14 +153,16 @@ const char *kvc_entry_types_name(struct kvc_entry_types types, char text[KVC_ENT
 /** Reads such a text (case-insensitive names; "v=" may come first). Returns false if it is not one. */
 bool kvc_entry_types_from_name(const char *name, struct kvc_entry_types *types);
 
-/** The arithmetic of linear layers and of attention. Results of FLOAT and of INT8 are bit-identical on every machine.
- */
+/** The arithmetic of linear layers and of attention. Results of FLOAT, of INT8 and of INT16 are bit-identical on every
+ * machine. */
 enum kvc_math {
     KVC_MATH_FLOAT, /**< float32, summed in a fixed order */
     KVC_MATH_FAST,  /**< products of many rows use a BLAS library, so results depend on the machine */
     KVC_MATH_INT8,  /**< quantized weights are multiplied by activations of 8 bits; if the model has such weights,
                          attention over entries of integers (KVC_Q8_0, KVC_Q4_0, KVC_IQ4_NL, KVC_Q4H, KVC_Q5H, KVC_Q6H)
                          multiplies integers. Everything else as with FLOAT. The default of the program `kvcull` */
+    KVC_MATH_INT16, /**< weights of floats (KVC_F32, KVC_F16, KVC_BF16, KVC_FP8) and their activations are multiplied as
+                         integers of 14 bits if the layer's inputs are a multiple of 32. Everything else as with FLOAT */
     KVC_MATH_EXACT = KVC_MATH_FLOAT /**< the former name of FLOAT */
 };
 
@@ -324,7 +328,8 @@ struct kvc_model_info {
     uint64_t active_parameters; /**< number of weights that one token is computed with */
     uint64_t active_bytes;      /**< size of these weights */
     const char *weight_types;   /**< for example "q4_k, q6_k, f32" */
-    enum kvc_math math;     /**< in force: the engine's, or FLOAT if the engine has INT8 but no weight is quantized */
+    enum kvc_math math;     /**< in force: the engine's; FLOAT if the engine has INT8 but no weight is quantized, or
+                                 INT16 but all weights are */
     const char *rope;       /**< "plain", "linear", "llama3", "yarn", "longrope" or "divisors" */
     int32_t bos;            /**< token at the beginning of a text; -1: none */
     int32_t eos;            /**< token at the end of a text; -1: none */

@@ -118,8 +118,12 @@ static void log_model(const struct kvc_model *model) {
     KVC_LOG(log, KVC_LOG_INFO, KVC_LOG_MODEL,
             "weights %s: %llu bytes, of which %llu are used in the mapped file; linear layers in %s%s",
             info->weight_types, (unsigned long long)info->weight_bytes, (unsigned long long)info->mapped_bytes,
-            info->math == KVC_MATH_INT8 ? "int8" : "float",
-            info->math == model->engine->math ? "" : ", because no weight is quantized");
+            info->math == KVC_MATH_INT8    ? "int8"
+            : info->math == KVC_MATH_INT16 ? "int16"
+                                           : "float",
+            info->math == model->engine->math       ? ""
+            : model->engine->math == KVC_MATH_INT16 ? ", because all weights are quantized"
+                                                    : ", because no weight is quantized");
     if (model->engine->ranks)
         KVC_LOG(log, KVC_LOG_INFO, KVC_LOG_RANKS, "part of the model: H=%u, H_kv=%u from KV head %u, layers %u to %u",
                 network->heads, network->kv_heads, network->part.first_kv_head, network->part.first_layer,

@@ -9,6 +9,7 @@ struct kvc_common kvc_common_here(const char *how, const char *share) {
     memset(&here, 0, sizeof here); /* also clears the padding, because all bytes are sent */
     here.arithmetic = KVC_ARITHMETIC_VERSION;
     here.int8 = KVC_INT8_VERSION;
+    here.int16 = KVC_INT16_VERSION;
     here.pointer = sizeof(void *);
     snprintf(here.version, sizeof here.version, "%s", KVC_VERSION);
     snprintf(here.how, sizeof here.how, "%s", how);
@@ -27,8 +28,9 @@ enum kvc_status kvc_common_check(const struct kvc_common *all, uint32_t ranks, s
         if (memcmp(&all[r], &all[0], sizeof *all) != 0)
             return kvc_fail(
                 error, KVC_INPUT,
-                "ranks: rank 0 is kvcull %s (arithmetic %u, int8 %u), rank %u %s (%u, %u): must be the same",
-                all[0].version, all[0].arithmetic, all[0].int8, r, all[r].version, all[r].arithmetic, all[r].int8);
+                "ranks: rank 0 is kvcull %s (arithmetic %u, int8 %u, int16 %u), rank %u %s (%u, %u, %u): must be the same",
+                all[0].version, all[0].arithmetic, all[0].int8, all[0].int16, r, all[r].version, all[r].arithmetic,
+                all[r].int8, all[r].int16);
     }
     return KVC_OK;
 }

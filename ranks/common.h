@@ -8,7 +8,7 @@
 
 struct kvc_common {
     char version[32], how[96], share[160]; /* how, share: the texts of --ranks and --share, truncated */
-    uint32_t arithmetic, int8, pointer;
+    uint32_t arithmetic, int8, int16, pointer;
 };
 
 /* Describes this process. share may be NULL. */

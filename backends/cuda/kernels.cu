@@ -19,6 +19,7 @@
 #include "backends/kernels/quants.h"
 #include "backends/kernels/delta.h"
 #include "backends/kernels/int8.h"
+#include "backends/kernels/int16.h"
 #include "backends/kernels/queries.h"
 #include "backends/kernels/cache.h"
 #include "backends/kernels/attention.h"

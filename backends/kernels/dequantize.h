@@ -10,6 +10,23 @@ enum kvc_kernel_type {
     KVC_K_Q6H
 };
 
+/* Returns element k of a row of floats or of FP8. */
+KVC_DEVICE float kvc_dequantize_float(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
+    switch (type) {
+    case KVC_K_F32:
+        return ((KVC_GLOBAL const float *)row)[k];
+    case KVC_K_F16:
+        return kvc_f16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[k]);
+    case KVC_K_BF16:
+        return kvc_bf16_to_f32(((KVC_GLOBAL const kvc_u16 *)row)[k]);
+    case KVC_K_FP8: {
+        KVC_GLOBAL const struct kvc_block_fp8 *b = (KVC_GLOBAL const struct kvc_block_fp8 *)row + k / 128;
+        return KVC_DEQUANTIZE_FP8(*b, k % 128);
+    }
+    }
+    return kvc_nan();
+}
+
 /* Returns element k of a row. */
 #define KVC_DEQUANTIZE_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                          \
     case KVC_K_##NAME: {                                                                                               \

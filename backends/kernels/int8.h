@@ -104,12 +104,10 @@ KVC_DEVICE void kvc_int8_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w,
 #if KVC_WORKERS == 1
 #define KVC_INT8_TEAMS 1u
 #define KVC_INT8_OPEN_LANES(most) float lanes[KVC_INT8_LANES * (most)]
-KVC_DEVICE void kvc_int8_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kvc_bytes w,
-                                const struct kvc_int8_view *x, KVC_GLOBAL const float *bias, kvc_u32 here, bool mine,
-                                float *lanes, kvc_u32 most) {
-    for (kvc_u32 l = 0; l < KVC_INT8_LANES && mine; l++)
-        kvc_int8_lane(lanes + l * most, type, l, w, x, here);
-    for (kvc_u32 r = 0; r < here && mine; r++) {
+/* Adds up the lanes of each row. */
+KVC_DEVICE void kvc_int8_finish(KVC_GLOBAL float *y, kvc_u64 N, KVC_GLOBAL const float *bias, kvc_u32 here,
+                                const float *lanes, kvc_u32 most) {
+    for (kvc_u32 r = 0; r < here; r++) {
         float of[KVC_INT8_LANES];
         for (kvc_u32 l = 0; l < KVC_INT8_LANES; l++)
             of[l] = lanes[l * most + r];
@@ -117,15 +115,22 @@ KVC_DEVICE void kvc_int8_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kv
         y[r * N] = bias ? of[0] + *bias : of[0];
     }
 }
+KVC_DEVICE void kvc_int8_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kvc_bytes w,
+                                const struct kvc_int8_view *x, KVC_GLOBAL const float *bias, kvc_u32 here, bool mine,
+                                float *lanes, kvc_u32 most) {
+    for (kvc_u32 l = 0; l < KVC_INT8_LANES && mine; l++)
+        kvc_int8_lane(lanes + l * most, type, l, w, x, here);
+    if (mine)
+        kvc_int8_finish(y, N, bias, here, lanes, most);
+}
 #else
 #define KVC_INT8_TEAMS (KVC_GROUP / KVC_INT8_LANES)
 #define KVC_INT8_OPEN_LANES(most) KVC_SHARED float lanes[KVC_GROUP * (most)]
-KVC_DEVICE void kvc_int8_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kvc_bytes w,
-                                const struct kvc_int8_view *x, KVC_GLOBAL const float *bias, kvc_u32 here, bool mine,
-                                KVC_LOCAL float *lanes, kvc_u32 most) {
+/* Shares this work-item's lane of each row with its team and adds up the lanes of one row. */
+KVC_DEVICE void kvc_int8_finish(KVC_GLOBAL float *y, kvc_u64 N, KVC_GLOBAL const float *bias, kvc_u32 here, bool mine,
+                                const float *lane, KVC_LOCAL float *lanes, kvc_u32 most) {
     const kvc_u32 l = KVC_LOCAL_ID() % KVC_INT8_LANES;
-    float lane[KVC_INT8_ROWS], of[KVC_INT8_LANES];
-    kvc_int8_lane(lane, type, l, w, x, here);
+    float of[KVC_INT8_LANES];
     for (kvc_u32 r = 0; r < here; r++)
         lanes[KVC_LOCAL_ID() * most + r] = lane[r];
     KVC_BARRIER();
@@ -135,6 +140,13 @@ KVC_DEVICE void kvc_int8_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kv
         KVC_TREE8(of);
         y[l * N] = bias ? of[0] + *bias : of[0];
     }
+}
+KVC_DEVICE void kvc_int8_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kvc_bytes w,
+                                const struct kvc_int8_view *x, KVC_GLOBAL const float *bias, kvc_u32 here, bool mine,
+                                KVC_LOCAL float *lanes, kvc_u32 most) {
+    float lane[KVC_INT8_ROWS];
+    kvc_int8_lane(lane, type, KVC_LOCAL_ID() % KVC_INT8_LANES, w, x, here);
+    kvc_int8_finish(y, N, bias, here, mine, lane, lanes, most);
 }
 #endif
 

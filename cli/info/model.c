@@ -91,7 +91,7 @@ static int print_model(const struct cli_command *command, const struct kvc_model
              cli_bytes(info->weight_bytes, number[0]), info->weight_types ? info->weight_types : "?",
              cli_bytes(info->mapped_bytes, number[1]));
     property(table, "weights", text);
-    property(table, "arithmetic", info->math == KVC_MATH_INT8 ? CLI_INT8_NOTE : "float");
+    property(table, "arithmetic", cli_math_note(info->math) ? cli_math_note(info->math) : "float");
     snprintf(text, sizeof text, "%u of width %u, feed-forward %u", info->layers, info->hidden, info->feed_forward);
     if (info->dense_feed)
         snprintf(text + strlen(text), sizeof text - strlen(text), ", %u in layers without experts", info->dense_feed);

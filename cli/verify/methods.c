@@ -24,7 +24,7 @@ struct runs {
     int32_t *positions[2];
     size_t capacity;
     char *opened; /* the policy string that opens the current sessions */
-    char *name;   /* the policy's name in the output, with the prefix "int8:" for int8 arithmetic */
+    char *name;   /* the policy's name in the output, with the prefix "int8:" or "int16:" for integers */
 };
 
 /* ---- one run -------------------------------------------------------------------------------------------------------
@@ -256,7 +256,8 @@ static int run_policy(struct runs *runs) {
     return status;
 }
 
-static bool is_int8(const struct runs *runs) { return cli_math(&runs->a->common) == KVC_MATH_INT8; }
+static enum kvc_math math_of(const struct runs *runs) { return cli_math(&runs->a->common); }
+static bool is_int8(const struct runs *runs) { return math_of(runs) == KVC_MATH_INT8; }
 
 /* Sets runs->opened and runs->name for the next policy. A policy from "all" that needs a file gets the bundled file. */
 static int name_policy(struct runs *runs, const struct cli_given *given) {
@@ -268,10 +269,12 @@ static int name_policy(struct runs *runs, const struct cli_given *given) {
     free(runs->opened);
     free(runs->name);
     runs->opened = NULL;
-    runs->name = malloc(capacity + sizeof "int8:");
+    runs->name = malloc(capacity + sizeof "int16:");
     if (!runs->name)
         return cli_no_memory(runs->command);
-    snprintf(runs->name, capacity + sizeof "int8:", "%s%s", is_int8(runs) ? "int8:" : "", given->text);
+    const bool integers = cli_integer_version(math_of(runs)) != 0;
+    snprintf(runs->name, capacity + sizeof "int16:", "%s%s%s", integers ? cli_math_name(math_of(runs)) : "",
+             integers ? ":" : "", given->text);
     if (given->letter == '*' && ending)
         status = cli_data_path(runs->command, "tokens.txt", &path);
     if (status != KVC_OK)
@@ -429,7 +432,9 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
         cli_leave_out(command, runs.run[0].engine, runs.run[0].model, a->common.cache_type, specs);
     if (status == KVC_OK && report->table && !a->only)
         cli_table_rule(report->table);
-    cli_progress_start(&progress, is_int8(&runs) ? "methods, int8" : "methods", a->common.quiet);
+    cli_progress_start(&progress, is_int8(&runs)                       ? "methods, int8"
+                                  : math_of(&runs) == KVC_MATH_INT16 ? "methods, int16"
+                                                                     : "methods", a->common.quiet);
     for (size_t i = 0; i < specs->count && status == KVC_OK; i++) {
         status = name_policy(&runs, &specs->items[i]);
         if (status == KVC_OK)

@@ -124,7 +124,8 @@ static json_t *not_compared(const struct verify_report *report) {
 
 static int verify_finish(const struct cli_command *command, const struct verify_arguments *a,
                          struct verify_report *report) {
-    char int8[24];
+    const enum kvc_math math = cli_math(&a->common);
+    char version[24];
     int status;
 
     if (report->rows) {
@@ -132,8 +133,8 @@ static int verify_finish(const struct cli_command *command, const struct verify_
 
         cli_json_set(root, "equal", json_boolean(report->differing == 0));
         cli_json_set(root, "arithmetic", json_integer(KVC_ARITHMETIC_VERSION));
-        if (cli_math(&a->common) == KVC_MATH_INT8)
-            cli_json_set(root, "int8", json_integer(KVC_INT8_VERSION));
+        if (cli_integer_version(math))
+            cli_json_set(root, cli_math_name(math), json_integer(cli_integer_version(math)));
         cli_json_set(root, "first",
                      report->first[0] ? cli_json_text(report->first, strlen(report->first)) : json_null());
         cli_json_set(root, "not_compared", not_compared(report));
@@ -149,12 +150,12 @@ static int verify_finish(const struct cli_command *command, const struct verify_
                    report->first);
         else if (status == KVC_OK && !a->common.quiet && !report->with_stored)
             printf("\nEqual to the reference, bit for bit (arithmetic %d%s).\n", KVC_ARITHMETIC_VERSION,
-                   cli_int8_version(cli_math(&a->common), int8));
+                   cli_integer_text(math, version));
         else if (status == KVC_OK && !a->common.quiet)
             printf("\nEqual to the reference's %llu stored hashes%s (arithmetic %d%s).\n",
                    (unsigned long long)report->with_stored,
                    report->beside ? ", and to the reference itself where none is stored" : "", KVC_ARITHMETIC_VERSION,
-                   cli_int8_version(cli_math(&a->common), int8));
+                   cli_integer_text(math, version));
         if (status == KVC_OK)
             status = cli_flush(command);
     }
@@ -294,11 +295,11 @@ static int verify(const struct cli_command *command, const struct verify_argumen
         status = verify_operations(a, backends, count, &report);
     if (status == KVC_OK && (!a->only || strcmp(a->only, "methods") == 0))
         status = verify_methods(command, a, &specs, backends, count, &report);
-    if (status == KVC_OK && a->write && !a->model && !a->only) { /* the file contains hashes of both arithmetics */
-        struct verify_arguments int8 = *a;
+    for (size_t i = 0; status == KVC_OK && a->write && !a->model && !a->only && i < 2; i++) {
+        struct verify_arguments integers = *a; /* the file contains hashes of all three arithmetics */
 
-        int8.common.math = "int8";
-        status = verify_methods(command, &int8, &specs, backends, count, &report);
+        integers.common.math = i ? "int16" : "int8";
+        status = verify_methods(command, &integers, &specs, backends, count, &report);
     }
     if (status == KVC_OK)
         status = a->write ? verify_hashes_write(command, &report.hashes, a->write) : verify_finish(command, a, &report);
@@ -328,7 +329,7 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
          NULL},
         {CLI_CHOICE, 0, "only", "PART", "run only this half of the work", &a.only, 0, 0, "operations|methods"},
         {CLI_CHOICE, 0, "math", "MATH", "arithmetic of whole runs; int8 uses the bundled model in q8_0", &a.common.math,
-         0, 0, "float|int8"},
+         0, 0, "float|int8|int16"},
         {CLI_CHOICE, 0, "against", "WHAT",
          "ref: run ref beside the backend and compare value by value. stored: compare with the stored hashes of ref, "
          "and run ref only if they differ or are missing",

@@ -16,6 +16,7 @@
 typedef uchar kvc_u8;
 typedef char kvc_i8;
 typedef ushort kvc_u16;
+typedef short kvc_i16;
 typedef uint kvc_u32;
 typedef int kvc_i32;
 typedef ulong kvc_u64;
@@ -42,6 +43,7 @@ KVC_INLINE float kvc_sqrt(float a) { return KVC_OPENCL_SQRT(a); }
 typedef uint8_t kvc_u8;
 typedef int8_t kvc_i8;
 typedef uint16_t kvc_u16;
+typedef int16_t kvc_i16;
 typedef uint32_t kvc_u32;
 typedef int32_t kvc_i32;
 typedef uint64_t kvc_u64;
@@ -449,6 +451,40 @@ KVC_INLINE float kvc_int8_take(float m, float x, kvc_i32 sum, float lane) { retu
             for (int kvc_i = 0; kvc_i < kvc_w; kvc_i++)                                                                \
                 (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
     } while (0)
+
+/* ---- int16: activations and weights of fourteen bits ------------------------------------------------------------ */
+
+/* The arithmetic of --math int16, for weights that are floats (F32, F16, BF16, FP8) with a multiple of KVC_INT16_BLOCK
+ * inputs. Rows of activations and rows of weights (dequantized to float32) are divided into blocks of KVC_INT16_BLOCK.
+ * Both are quantized by the rules of int8, with KVC_INT16_MOST in place of 127: top is the largest magnitude of a block
+ * as bits (kvc_int8_top), scale = kvc_div(top, 8191), quant = kvc_rint(x * kvc_div(8191, top)). Since |x| <= top, no
+ * quant exceeds +-8191. If top is below KVC_INT16_LEAST = 2^-112, the scale and the quants are 0; otherwise both
+ * quotients are normal numbers. If top is an infinity or a NaN, the scale is a NaN and the quants are 0.
+ *
+ * An output has the lanes of int8. For each block, I is the sum of weight quants times activation quants. It is exact
+ * in any order, because |I| is at most 32 * 8191 * 8191, which is below 2^31. With the scales w and x of the block,
+ * lane = kvc_int8_add(w, x, I, lane). (float)I rounds to nearest even.
+ *
+ * Instructions that multiply bytes use a quant as two digits of seven bits: q = 128 * high + low, where high is q / 128
+ * rounded down and low is 0 .. 127. */
+#define KVC_INT16_BLOCK 32
+#define KVC_INT16_MOST 8191.0f
+#define KVC_INT16_LEAST 0x07800000u /* 2^-112 */
+KVC_INLINE float kvc_int16_scale(kvc_u32 top) {
+    return top >= KVC_INFINITY_BITS ? kvc_nan()
+           : top < KVC_INT16_LEAST  ? 0.0f
+                                    : kvc_div(kvc_from_bits(top), KVC_INT16_MOST);
+}
+/* The factor of x; 0: the quants are 0 for any x. */
+KVC_INLINE float kvc_int16_inverse(kvc_u32 top) {
+    return top >= KVC_INFINITY_BITS || top < KVC_INT16_LEAST ? 0.0f : kvc_div(KVC_INT16_MOST, kvc_from_bits(top));
+}
+KVC_INLINE kvc_i16 kvc_int16_quant(float x, float inverse) {
+    return inverse == 0.0f ? (kvc_i16)0 : (kvc_i16)kvc_rint(x * inverse);
+}
+/* The digits of a quant, with an exact division: C leaves shifts of negative numbers to the compiler. */
+KVC_INLINE kvc_i32 kvc_int16_low(kvc_i32 q) { return q & 127; }
+KVC_INLINE kvc_i32 kvc_int16_high(kvc_i32 q) { return (q - (q & 127)) / 128; }
 
 /* ---- int8: attention over Q8_0 entries ----------------------------------------------------------------------- */
 

@@ -70,6 +70,18 @@ static inline struct kvc_int8_rows kvc_int8_rows_from(struct kvc_int8_rows rows,
     return rows;
 }
 
+/* Rows of activations quantized to fourteen bits. */
+struct kvc_int16_rows {
+    struct kvc_span quant; /* int16 [rows, K] */
+    struct kvc_span scale; /* [rows, K / 32] */
+};
+/* Returns the rows from `row` on. */
+static inline struct kvc_int16_rows kvc_int16_rows_from(struct kvc_int16_rows rows, uint64_t row, uint64_t K) {
+    rows.quant.offset += (size_t)(row * K * 2);
+    rows.scale.offset += (size_t)(row * (K / 32) * 4);
+    return rows;
+}
+
 /* Every backend's struct kvc_weight begins with its type. */
 static inline enum kvc_type kvc_weight_type(const struct kvc_weight *w) {
     return *(const enum kvc_type *)(const void *)w;

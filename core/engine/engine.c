@@ -56,8 +56,9 @@ enum kvc_status kvc_engine_open(const struct kvc_engine_options *options, struct
         options = &defaults;
     if (options->threads < 0 || options->threads > 1024)
         return kvc_fail(error, KVC_USAGE, "threads=%d: must be 0 (one per core) to 1024", options->threads);
-    if ((unsigned)options->math > KVC_MATH_INT8)
-        return kvc_fail(error, KVC_USAGE, "math=%u: must be KVC_MATH_FLOAT, KVC_MATH_INT8 or KVC_MATH_FAST",
+    if ((unsigned)options->math > KVC_MATH_INT16)
+        return kvc_fail(error, KVC_USAGE,
+                        "math=%u: must be KVC_MATH_FLOAT, KVC_MATH_INT8, KVC_MATH_INT16 or KVC_MATH_FAST",
                         (unsigned)options->math);
     struct kvc_log log = {.rank = -1};
     if (kvc_log_read("KVCULL_LOG", getenv("KVCULL_LOG"), &log, error) != KVC_OK)

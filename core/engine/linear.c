@@ -3,24 +3,31 @@
 #include "core/engine/linear.h"
 
 #include "core/base/assert.h"
+#include "core/base/canon.h"
 #include "core/engine/runner.h"
 
-/* Returns true if the weight is stored in blocks of integers, whatever the other weights are. Plain floats and FP8 are
- * multiplied as floats. */
+/* Returns true if the weight is stored in blocks of integers, whatever the other weights are. int8 multiplies these as
+ * integers, and int16 the others, which are plain floats and FP8. */
 static bool is_int8(const struct kvc_weight *w) {
     return kvc_weight_type(w) >= KVC_Q8_0 && kvc_weight_type(w) < KVC_TYPES;
 }
 
+/* Returns true if the weight consists of floats. */
+static bool is_float(const struct kvc_weight *w) { return !is_int8(w); }
+
 enum kvc_math kvc_linear_math(const struct kvc_network *network, enum kvc_math math) {
-    for (size_t i = 0; math == KVC_MATH_INT8 && i < network->weight_count; i++)
-        if (is_int8(network->weights[i]))
-            return KVC_MATH_INT8;
-    return math == KVC_MATH_INT8 ? KVC_MATH_FLOAT : math;
+    if (math != KVC_MATH_INT8 && math != KVC_MATH_INT16)
+        return math;
+    for (size_t i = 0; i < network->weight_count; i++)
+        if (math == KVC_MATH_INT8 ? is_int8(network->weights[i]) : is_float(network->weights[i]))
+            return math;
+    return KVC_MATH_FLOAT;
 }
 
 void kvc_linear_open(struct kvc_linear_scratch *scratch, const struct kvc_network *network, enum kvc_math math) {
     scratch->quant.kind = scratch->scale.kind = scratch->sum.kind = KVC_MEMORY_SCRATCH;
     scratch->int8 = network && kvc_linear_math(network, math) == KVC_MATH_INT8;
+    scratch->int16 = network && kvc_linear_math(network, math) == KVC_MATH_INT16;
 }
 
 void kvc_linear_free(struct kvc_device *device, struct kvc_linear_scratch *scratch) {
@@ -32,12 +39,12 @@ void kvc_linear_free(struct kvc_device *device, struct kvc_linear_scratch *scrat
 enum kvc_status kvc_linear_reserve(struct kvc_runner *runner, size_t values, struct kvc_error *error) {
     struct kvc_linear_scratch *scratch = &runner->linear;
     enum kvc_status status;
-    if (!scratch->int8)
+    if (!scratch->int8 && !scratch->int16)
         return KVC_OK;
-    status = kvc_growable_reserve(runner->device, &scratch->quant, values, error);
+    status = kvc_growable_reserve(runner->device, &scratch->quant, scratch->int16 ? 2 * values : values, error);
     if (status == KVC_OK)
         status = kvc_growable_reserve(runner->device, &scratch->scale, values / 32 * sizeof(float), error);
-    if (status == KVC_OK)
+    if (status == KVC_OK && scratch->int8)
         status = kvc_growable_reserve(runner->device, &scratch->sum, values / 16 * sizeof(int32_t), error);
     return status;
 }
@@ -65,6 +72,27 @@ static struct kvc_int8_rows quantized(struct kvc_runner *runner, const struct kv
     return rows;
 }
 
+/* The same in fourteen bits. */
+static struct kvc_int16_rows quantized_int16(struct kvc_runner *runner, const struct kvc_input *in) {
+    struct kvc_linear_scratch *scratch = &runner->linear;
+    const struct kvc_int16_rows rows = {.quant = kvc_growable_at(&scratch->quant, 0),
+                                        .scale = kvc_growable_at(&scratch->scale, 0)};
+    const bool there =
+        (in->again && scratch->holds) || kvc_sharded_gather_int16(runner, rows, in->x, in->rows, in->K, in->parts);
+    KVC_ASSERT(in->K % 32 == 0 && (size_t)in->rows * in->K * 2 <= scratch->quant.bytes);
+    if (!there)
+        runner->device->ops->quantize_rows_int16(
+            runner->device,
+            &(struct kvc_quantize_rows_int16){.y = rows, .x = linear_whole(runner, in), .rows = in->rows, .K = in->K});
+    scratch->holds = true;
+    return rows;
+}
+
+/* Returns true if the layer multiplies integers of fourteen bits. */
+static bool uses_int16(const struct kvc_runner *runner, const struct kvc_weight *w, const struct kvc_input *in) {
+    return runner->linear.int16 && is_float(w) && in->K % KVC_INT16_BLOCK == 0;
+}
+
 void kvc_linear_own(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
                     struct kvc_span bias) {
     struct kvc_device *device = runner->device;
@@ -73,6 +101,10 @@ void kvc_linear_own(struct kvc_runner *runner, struct kvc_span y, struct kvc_inp
         device->ops->linear_int8(
             device,
             &(struct kvc_linear_int8){.y = y, .x = quantized(runner, &in), .w = w, .bias = bias, .rows = in.rows});
+    else if (uses_int16(runner, w, &in))
+        device->ops->linear_int16(
+            device, &(struct kvc_linear_int16){
+                        .y = y, .x = quantized_int16(runner, &in), .w = w, .bias = bias, .rows = in.rows});
     else
         device->ops->linear(device, &(struct kvc_linear){
                                         .y = y, .x = linear_whole(runner, &in), .w = w, .bias = bias, .rows = in.rows});
@@ -102,6 +134,14 @@ void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct
                                                                                  .first = first,
                                                                                  .experts = experts,
                                                                                  .pairs = in.rows});
+    else if (uses_int16(runner, w, &in))
+        device->ops->expert_linear_int16(device, &(struct kvc_expert_linear_int16){.y = y,
+                                                                                   .x = quantized_int16(runner, &in),
+                                                                                   .w = w,
+                                                                                   .bias = bias,
+                                                                                   .first = first,
+                                                                                   .experts = experts,
+                                                                                   .pairs = in.rows});
     else
         device->ops->expert_linear(device, &(struct kvc_expert_linear){.y = y,
                                                                        .x = linear_whole(runner, &in),

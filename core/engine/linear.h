@@ -1,5 +1,6 @@
-/* linear.h - the runner's linear layers in the engine's arithmetic: in float32 or, with --math int8, with rows in eight
- * bits if the weight is stored in blocks of small integers. */
+/* linear.h - the runner's linear layers in the engine's arithmetic: in float32; with --math int8, with rows in eight
+ * bits if the weight is stored in blocks of small integers; with --math int16, with rows in fourteen bits if the weight
+ * consists of floats. */
 #ifndef KVC_CORE_ENGINE_LINEAR_H
 #define KVC_CORE_ENGINE_LINEAR_H
 
@@ -12,11 +13,13 @@ struct kvc_runner;
 /* The rows that were quantized last. */
 struct kvc_linear_scratch {
     bool int8;                             /* true: some weight of the network uses the int8 path */
+    bool int16;                            /* true: the same for the int16 path */
     bool holds;                            /* true: the rows of the previous layer are still here */
-    struct kvc_growable quant, scale, sum; /* as in struct kvc_int8_rows */
+    struct kvc_growable quant, scale, sum; /* as in struct kvc_int8_rows or struct kvc_int16_rows */
 };
 
-/* Returns the engine's arithmetic for this network: KVC_MATH_INT8 only if it applies to some weight. */
+/* Returns the engine's arithmetic for this network: KVC_MATH_INT8 or KVC_MATH_INT16 only if it applies
+ * to some weight. */
 enum kvc_math kvc_linear_math(const struct kvc_network *network, enum kvc_math math);
 void kvc_linear_open(struct kvc_linear_scratch *scratch, const struct kvc_network *network, enum kvc_math math);
 void kvc_linear_free(struct kvc_device *device, struct kvc_linear_scratch *scratch);

@@ -6,8 +6,10 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static const char *const maths[] = {
-    [KVC_MATH_FLOAT] = "float", [KVC_MATH_FAST] = "fast", [KVC_MATH_INT8] = "int8 where weights are quantized"};
+static const char *const maths[] = {[KVC_MATH_FLOAT] = "float",
+                                    [KVC_MATH_FAST] = "fast",
+                                    [KVC_MATH_INT8] = "int8 where weights are quantized",
+                                    [KVC_MATH_INT16] = "int16 where weights are floats"};
 
 /* Names the backends that the engine did not choose, and why they cannot be used if that is so. */
 static void log_others(const struct kvc_engine *engine) {

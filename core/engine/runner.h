@@ -59,7 +59,7 @@ struct kvc_runner {
     struct kvc_growable last;      /* [logit rows, hidden] */
     struct kvc_growable logits;    /* [logit rows, vocab] */
     struct kvc_growable part;      /* [rows, outputs of a linear layer]: this rank's part, before it is gathered */
-    struct kvc_growable part_int8; /* this rank's part of a linear layer's input in eight bits, before it is gathered */
+    struct kvc_growable part_quants; /* this rank's part of a linear layer's quantized input, before it is gathered */
     struct kvc_growable gathered;  /* all ranks' parts on the device, ordered by rank, before they are put in order */
     struct kvc_linear_scratch linear;
     struct kvc_experts_scratch experts;

@@ -46,7 +46,7 @@ enum { OTHER_BUFFERS = 13 + KVC_STAGE_SCORES };
  * own. */
 static void list_others(struct kvc_runner *runner, struct kvc_growable *others[OTHER_BUFFERS]) {
     struct kvc_stage_scratch *stage = &runner->stage;
-    struct kvc_growable *all[] = {&runner->last,     &runner->logits,      &runner->part,      &runner->part_int8,
+    struct kvc_growable *all[] = {&runner->last,     &runner->logits,      &runner->part,      &runner->part_quants,
                                   &runner->gathered, &runner->counts,      &stage->kept_index, &stage->kept_count,
                                   &stage->across,    &stage->across_count, &stage->rows,       &stage->numbers,
                                   &stage->totals};

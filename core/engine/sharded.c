@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 enum {
-    ROWS_IN_EIGHT_BITS = 16, /* with at least this number of rows, inputs of int8 layers are gathered in eight bits */
+    ROWS_IN_INTEGERS = 16, /* with at least this number of rows, inputs of int8 and int16 layers are gathered quantized */
     ALIGNED = 64             /* alignment, in bytes, of arrays that share a buffer */
 };
 
@@ -94,7 +94,7 @@ void kvc_sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc
         sharded_gather(runner, y, part, rows);
 }
 
-/* Gathers one array of rows in eight bits, which has `floats` floats per block. ranks->widths counts `was` floats per
+/* Gathers one array of quantized rows, which has `floats` floats per block. ranks->widths counts `was` floats per
  * block on entry. */
 static void gather_array(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, size_t was,
                          size_t floats) {
@@ -106,19 +106,28 @@ static void gather_array(struct kvc_runner *runner, struct kvc_span y, struct kv
     sharded_gather(runner, y, part, rows);
 }
 
-bool kvc_sharded_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, struct kvc_span part, uint32_t rows,
-                             uint64_t N, enum kvc_ownership parts) {
+/* Finds the width of each rank's part, in floats. Returns false if rows are not gathered as integers: there are few, or
+ * a part is not a whole number of blocks. */
+static bool find_blocks(struct kvc_runner *runner, uint32_t rows, uint64_t N, enum kvc_ownership parts) {
     struct kvc_ranks *ranks = ranks_of(runner);
-    if (rows < ROWS_IN_EIGHT_BITS || !find_widths(runner, N, parts))
+    if (rows < ROWS_IN_INTEGERS || !find_widths(runner, N, parts))
         return false;
     for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
         if (ranks->widths[r] % KVC_SPLIT_BLOCK)
             return false;
+    KVC_ASSERT(ranks->widths[ranks->rows.link->rank] <= N && N % KVC_SPLIT_BLOCK == 0);
+    return true;
+}
+
+bool kvc_sharded_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, struct kvc_span part, uint32_t rows,
+                             uint64_t N, enum kvc_ownership parts) {
+    struct kvc_ranks *ranks = ranks_of(runner);
+    if (!find_blocks(runner, rows, N, parts))
+        return false;
     const size_t own = ranks->widths[ranks->rows.link->rank], quants = rows * own, scales = round_up(quants / 8);
-    KVC_ASSERT(own <= N && N % KVC_SPLIT_BLOCK == 0);
     struct kvc_int8_rows mine;
     mine.quant = mine.scale = mine.sum =
-        sharded_reserve(runner, &runner->part_int8, round_up(quants) + scales + quants / 4);
+        sharded_reserve(runner, &runner->part_quants, round_up(quants) + scales + quants / 4);
     mine.scale.offset += round_up(quants);
     mine.sum.offset += round_up(quants) + scales;
     if (own)
@@ -127,5 +136,22 @@ bool kvc_sharded_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, 
     gather_array(runner, y.quant, mine.quant, rows, KVC_SPLIT_BLOCK, 8);
     gather_array(runner, y.scale, mine.scale, rows, 8, 1);
     gather_array(runner, y.sum, mine.sum, rows, 1, 2);
+    return true;
+}
+
+bool kvc_sharded_gather_int16(struct kvc_runner *runner, struct kvc_int16_rows y, struct kvc_span part, uint32_t rows,
+                              uint64_t N, enum kvc_ownership parts) {
+    struct kvc_ranks *ranks = ranks_of(runner);
+    if (!find_blocks(runner, rows, N, parts))
+        return false;
+    const size_t own = ranks->widths[ranks->rows.link->rank], values = rows * own;
+    struct kvc_int16_rows mine;
+    mine.quant = mine.scale = sharded_reserve(runner, &runner->part_quants, round_up(values * 2) + values / 8);
+    mine.scale.offset += round_up(values * 2);
+    if (own)
+        runner->device->ops->quantize_rows_int16(
+            runner->device, &(struct kvc_quantize_rows_int16){.y = mine, .x = part, .rows = rows, .K = (uint32_t)own});
+    gather_array(runner, y.quant, mine.quant, rows, KVC_SPLIT_BLOCK, 16);
+    gather_array(runner, y.scale, mine.scale, rows, 16, 1);
     return true;
 }

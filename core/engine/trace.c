@@ -198,6 +198,7 @@ static enum kvc_status open_file(struct kvc_trace *trace, const struct kvc_engin
             KVC_ARITHMETIC_VERSION,
             options->math == KVC_MATH_FLOAT  ? "float"
             : options->math == KVC_MATH_INT8 ? "int8"
+            : options->math == KVC_MATH_INT16 ? "int16"
                                              : "fast",
             trace->device->name);
     return KVC_OK;

@@ -100,6 +100,21 @@ void kvc_trace_quantize_rows(struct kvc_trace *trace, const struct kvc_quantize_
     put_rows(trace, WORDS("quantize_rows", "sum"), y->sum, 0, args->rows, 1, args->K / 16);
 }
 
+void kvc_trace_linear_int16(struct kvc_trace *trace, const struct kvc_linear_int16 *args) {
+    put_rows(trace, FLOATS("linear_int16", "y"), args->y, 0, args->rows, 1, kvc_trace_outputs(trace, args->w));
+}
+
+void kvc_trace_quantize_rows_int16(struct kvc_trace *trace, const struct kvc_quantize_rows_int16 *args) {
+    const struct kvc_int16_rows *y = &args->y;
+    if (has_pairs(trace, args->x.buffer)) {
+        put_pairs(trace, BYTES("quantize_rows_int16", "quant"), y->quant, 2 * args->K);
+        put_pairs(trace, FLOATS("quantize_rows_int16", "scale"), y->scale, args->K / 32);
+        return;
+    }
+    put_rows(trace, BYTES("quantize_rows_int16", "quant"), y->quant, 0, args->rows, 1, 2 * args->K);
+    put_rows(trace, FLOATS("quantize_rows_int16", "scale"), y->scale, 0, args->rows, 1, args->K / 32);
+}
+
 void kvc_trace_embed(struct kvc_trace *trace, const struct kvc_embed *args) {
     put_rows(trace, FLOATS("embed", "out"), args->out, 0, args->rows, 1, kvc_trace_inputs(trace, args->table));
 }
@@ -176,6 +191,11 @@ void kvc_trace_expert_linear(struct kvc_trace *trace, const struct kvc_expert_li
 void kvc_trace_expert_linear_int8(struct kvc_trace *trace, const struct kvc_expert_linear_int8 *args) {
     mark_pairs(trace, args->y.buffer);
     put_pairs(trace, FLOATS("expert_linear_int8", "y"), args->y, kvc_trace_outputs(trace, args->w));
+}
+
+void kvc_trace_expert_linear_int16(struct kvc_trace *trace, const struct kvc_expert_linear_int16 *args) {
+    mark_pairs(trace, args->y.buffer);
+    put_pairs(trace, FLOATS("expert_linear_int16", "y"), args->y, kvc_trace_outputs(trace, args->w));
 }
 
 void kvc_trace_expert_sum(struct kvc_trace *trace, const struct kvc_expert_sum *args) {

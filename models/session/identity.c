@@ -34,11 +34,16 @@ static bool find_values(struct kvc_archive *archive, struct kvc_model *model, co
                         struct values *values) {
     const struct kvc_model_info *info = kvc_model_info(model);
     const struct kvc_geometry *g = &session->runner->geometry;
-    static const char *const math[] = {[KVC_MATH_FLOAT] = "float", [KVC_MATH_FAST] = "fast", [KVC_MATH_INT8] = "int8"};
+    static const char *const math[] = {[KVC_MATH_FLOAT] = "float",
+                                       [KVC_MATH_FAST] = "fast",
+                                       [KVC_MATH_INT8] = "int8",
+                                       [KVC_MATH_INT16] = "int16"};
     snprintf(values->text[0], sizeof values->text[0], "%s %016" PRIx64, info->architecture,
              kvc_model_fingerprint(model));
     snprintf(values->text[1], sizeof values->text[1], "%s %d.%d", math[info->math], KVC_ARITHMETIC_VERSION,
-             info->math == KVC_MATH_INT8 ? KVC_INT8_VERSION : 0);
+             info->math == KVC_MATH_INT8    ? KVC_INT8_VERSION
+             : info->math == KVC_MATH_INT16 ? KVC_INT16_VERSION
+                                            : 0);
     char types[KVC_ENTRY_TYPES_NAME];
     snprintf(values->text[2], sizeof values->text[2], "%s",
              kvc_entry_types_name(kvc_session_cache_type(session), types));

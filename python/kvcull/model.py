@@ -227,7 +227,8 @@ class Model(Closing):
         return record(Estimate, estimate, exact=estimate.kind == lib.KVC_EXPECTED_EXACT)
 
 
-MATHS: Dict[int, str] = {lib.KVC_MATH_FLOAT: "float", lib.KVC_MATH_FAST: "fast", lib.KVC_MATH_INT8: "int8"}
+MATHS: Dict[int, str] = {lib.KVC_MATH_FLOAT: "float", lib.KVC_MATH_FAST: "fast", lib.KVC_MATH_INT8: "int8",
+                         lib.KVC_MATH_INT16: "int16"}
 
 
 def _names(next_name) -> List[Tuple[str, str]]:

@@ -136,7 +136,8 @@ static void every_table(void **state) {
                   {"small-batch", 40},
                   {"linear-decode", KVC_ALL_TYPES},
                   {"linear-cached", KVC_ALL_TYPES},
-                  {"int8", 2 * (KVC_TYPES - KVC_Q8_0)}};
+                  {"int8", 2 * (KVC_TYPES - KVC_Q8_0)},
+                  {"int16", 3 * 4}};
     const struct kvc_engine_options options = {.backend = "cpu", .threads = 2, .math = KVC_MATH_EXACT};
     struct kvc_error error = {KVC_OK, ""};
     size_t known = 0;

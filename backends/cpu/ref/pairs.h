@@ -62,4 +62,16 @@ static inline struct kvc_linear_int8 kvc_int8_expert(const struct kvc_expert_lin
     return linear;
 }
 
+/* The same for int16. */
+static inline struct kvc_linear_int16 kvc_int16_expert(const struct kvc_expert_linear_int16 *args, uint32_t e,
+                                                       struct kvc_weight *w) {
+    const uint32_t *first = kvc_span_data(args->first);
+    *w = (struct kvc_weight)KVC_EXPERT_WEIGHT(args->w, e);
+    struct kvc_linear_int16 linear = {args->y, kvc_int16_rows_from(args->x, first[e], w->inputs), w, args->bias,
+                                      first[e + 1] - first[e]};
+    linear.y.offset += first[e] * (size_t)w->outputs * sizeof(float);
+    linear.bias.offset += e * (size_t)w->outputs * sizeof(float);
+    return linear;
+}
+
 #endif

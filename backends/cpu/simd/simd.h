@@ -12,11 +12,14 @@ void kvc_expert_linear_avx512(struct kvc_device *device, const struct kvc_expert
 void kvc_linear_neon(struct kvc_device *device, const struct kvc_linear *args);
 void kvc_expert_linear_neon(struct kvc_device *device, const struct kvc_expert_linear *args);
 
-/* Linear layers with 8-bit activations, compiled by int8/<name>.c. */
+/* Linear layers with activations of 8 and of 14 bits, compiled by int8/<name>.c. */
 #define KVC_SIMD_INT8(path)                                                                                            \
     void kvc_quantize_rows_##path(struct kvc_device *device, const struct kvc_quantize_rows *args);                    \
     void kvc_linear_int8_##path(struct kvc_device *device, const struct kvc_linear_int8 *args);                        \
-    void kvc_expert_linear_int8_##path(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
+    void kvc_expert_linear_int8_##path(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);           \
+    void kvc_quantize_rows_int16_##path(struct kvc_device *device, const struct kvc_quantize_rows_int16 *args);        \
+    void kvc_linear_int16_##path(struct kvc_device *device, const struct kvc_linear_int16 *args);                      \
+    void kvc_expert_linear_int16_##path(struct kvc_device *device, const struct kvc_expert_linear_int16 *args);
 KVC_SIMD_INT8(avx2)
 KVC_SIMD_INT8(avx2vnni)
 KVC_SIMD_INT8(avx512)

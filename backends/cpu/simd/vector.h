@@ -40,6 +40,16 @@ static void expert_linear_int8(struct kvc_device *device, const struct kvc_exper
     LANES_NAME(kvc_expert_linear_int8_)(device, args);
 }
 
+static void quantize_rows_int16(struct kvc_device *device, const struct kvc_quantize_rows_int16 *args) {
+    LANES_NAME(kvc_quantize_rows_int16_)(device, args);
+}
+static void linear_int16(struct kvc_device *device, const struct kvc_linear_int16 *args) {
+    LANES_NAME(kvc_linear_int16_)(device, args);
+}
+static void expert_linear_int16(struct kvc_device *device, const struct kvc_expert_linear_int16 *args) {
+    LANES_NAME(kvc_expert_linear_int16_)(device, args);
+}
+
 /* Fills the table. An operation without a SIMD version keeps ref's function. */
 static void fill_vector(struct kvc_ops *table) {
 #define KVC_OPERATION(name, parameters, ...) table->name = name;

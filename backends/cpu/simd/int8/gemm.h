@@ -93,7 +93,7 @@ INLINE void tile_lane(fv f[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc
 INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row, size_t n0, int rows, int kind) {
     fv lanes[KVC_INT8_LANES][TILE_ROWS][TILE_VECTORS];
     const size_t groups = groups_of(call), blocks = call->K / 32;
-    const kvc_u32 *x = call->prepared + row / call->tile_rows * prepared_words(call);
+    const kvc_u32 *x = call->prepared + row / call->tile_rows * (groups * 8 * (size_t)TILE_WORDS(kind) * TILE_ROWS);
     for (size_t l = 0; l < KVC_INT8_LANES; l++) {
         fv f[TILE_ROWS][TILE_VECTORS];
         tile_lane(f, x + l * groups * (size_t)TILE_WORDS(kind) * TILE_ROWS,

@@ -1,4 +1,4 @@
-/* int8.c - divides linear layers with 8-bit activations among threads. The kernels belong to each instruction set. */
+/* int8.c - divides linear layers with activations of 8 or 14 bits among threads. The kernels belong to each instruction set. */
 #include <string.h>
 
 #include "backends/cpu/ref/pairs.h"
@@ -9,6 +9,7 @@ struct job {
     struct kvc_cpu *cpu;
     const struct kvc_int8_kernels *kernels;
     const struct kvc_quantize_rows *quantize;
+    const struct kvc_quantize_rows_int16 *wide_quantize;
     struct kvc_int8_call call;
     size_t parts; /* number of tasks: parts of the rows to quantize or of the outputs; with many rows, parts of the row
                      tiles for each panel */
@@ -28,14 +29,35 @@ static void quantize_task(void *argument, size_t task, unsigned thread) {
     job->kernels->quantize(job->quantize, rows * task / job->parts, rows * (task + 1) / job->parts);
 }
 
+static void wide_quantize_task(void *argument, size_t task, unsigned thread) {
+    const struct job *job = argument;
+    const size_t rows = job->wide_quantize->rows;
+    (void)thread;
+    job->kernels->wide_quantize(job->wide_quantize, rows * task / job->parts, rows * (task + 1) / job->parts);
+}
+
+/* Returns the number of tasks that quantize rows. */
+static size_t quantize_parts(const struct kvc_cpu *cpu, size_t rows, size_t values) {
+    return kvc_min_u64(kvc_min_u64(rows, 4 * kvc_threads_count(cpu->threads)),
+                       (values + QUANTIZE_VALUES - 1) / QUANTIZE_VALUES);
+}
+
+void kvc_int16_quantize(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
+                        const struct kvc_quantize_rows_int16 *args) {
+    struct job job = {.cpu = cpu, .kernels = kernels, .wide_quantize = args};
+    if (args->rows == 0 || args->K == 0)
+        return;
+    job.parts = quantize_parts(cpu, args->rows, (size_t)args->rows * args->K);
+    kvc_threads_run(cpu->threads, job.parts, wide_quantize_task, &job);
+}
+
 void kvc_int8_quantize(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
                        const struct kvc_quantize_rows *args) {
     struct job job = {.cpu = cpu, .kernels = kernels, .quantize = args};
     const size_t values = (size_t)args->rows * args->K;
     if (values == 0)
         return;
-    job.parts = kvc_min_u64(kvc_min_u64(args->rows, 4 * kvc_threads_count(cpu->threads)),
-                            (values + QUANTIZE_VALUES - 1) / QUANTIZE_VALUES);
+    job.parts = quantize_parts(cpu, args->rows, values);
     kvc_threads_run(cpu->threads, job.parts, quantize_task, &job);
 }
 
@@ -60,6 +82,42 @@ static void fill_group(struct kvc_int8_group *to, const struct kvc_int8_call *ca
     }
 }
 
+#if defined(__x86_64__)
+#define SECOND 2 /* the place of the second four of sixteen quants (int16/weights.h) */
+#else
+#define SECOND 1
+#endif
+
+static void fill_wide_group(struct kvc_int16_group *to, const struct kvc_int8_call *call, size_t row, size_t group) {
+    const size_t k = group * 256, blocks = kvc_min_u64(call->K - k, 256) / 32;
+    const kvc_i16 *quant = call->wide_quant + row * call->K + k;
+    static const size_t place[4] = {0, SECOND, 3 - SECOND, 3};
+    KVC_ASSERT(group < groups_of(call) && blocks > 0);
+    memset(to, 0, sizeof *to);
+    for (size_t i = 0; i < blocks * 8; i++)
+        memcpy(to->quant + i / 4 * 16 + 4 * place[i % 4], quant + 4 * i, 4 * sizeof *quant);
+    memcpy(to->scale, call->scale + (row * call->K + k) / 32, blocks * sizeof *to->scale);
+}
+
+/* Makes the groups of all rows. Returns false if there is no memory. */
+static bool make_groups(struct job *job) {
+    struct kvc_int8_call *call = &job->call;
+    const size_t groups = groups_of(call);
+    if (call->wide_quant)
+        call->wide_group = kvc_cpu_scratch(job->cpu, 0, call->rows * groups * sizeof *call->wide_group);
+    else
+        call->group = kvc_cpu_scratch(job->cpu, 0, call->rows * groups * sizeof *call->group);
+    if (!call->wide_group && !call->group)
+        return false;
+    for (size_t i = 0; i < call->rows; i++)
+        for (size_t g = 0; g < groups; g++)
+            if (call->wide_quant)
+                fill_wide_group(call->wide_group + i * groups + g, call, i, g);
+            else
+                fill_group(call->group + i * groups + g, call, i, g);
+    return true;
+}
+
 static void small_batch_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;
     const size_t N = job->call.N;
@@ -68,15 +126,10 @@ static void small_batch_task(void *argument, size_t task, unsigned thread) {
 }
 
 static void run_small_batch(struct job *job) {
-    struct kvc_int8_call *call = &job->call;
-    const size_t groups = groups_of(call), threads = kvc_threads_count(job->cpu->threads);
-    call->group = kvc_cpu_scratch(job->cpu, 0, call->rows * groups * sizeof *call->group);
-    if (!call->group)
+    const size_t threads = kvc_threads_count(job->cpu->threads);
+    if (!make_groups(job))
         return;
-    for (size_t i = 0; i < call->rows; i++)
-        for (size_t g = 0; g < groups; g++)
-            fill_group(call->group + i * groups + g, call, i, g);
-    job->parts = threads == 1 ? 1 : kvc_min_u64(4 * threads, (call->N + 63) / 64);
+    job->parts = threads == 1 ? 1 : kvc_min_u64(4 * threads, (job->call.N + 63) / 64);
     kvc_threads_run(job->cpu->threads, job->parts, small_batch_task, job);
 }
 
@@ -158,5 +211,36 @@ void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *ke
         struct kvc_weight w;
         const struct kvc_linear_int8 linear = kvc_int8_expert(args, e, &w);
         kvc_int8_run(cpu, kernels, &linear);
+    }
+}
+
+void kvc_int16_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_linear_int16 *args) {
+    const struct kvc_weight *w = args->w;
+    struct job job = {.cpu = cpu, .kernels = kernels};
+    if (args->rows == 0 || w->outputs == 0)
+        return;
+    job.call = (struct kvc_int8_call){.y = kvc_span_data(args->y),
+                                      .bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL,
+                                      .wide_quant = kvc_span_data(args->x.quant),
+                                      .scale = kvc_span_data(args->x.scale),
+                                      .w = w->data,
+                                      .type = w->type,
+                                      .row_bytes = w->row_bytes,
+                                      .rows = args->rows,
+                                      .K = (size_t)w->inputs,
+                                      .N = (size_t)w->outputs};
+    KVC_ASSERT(job.call.K % KVC_INT16_BLOCK == 0 && kvc_span_holds(args->y, (uint64_t)args->rows * w->outputs));
+    if (args->rows <= kernels->few)
+        run_small_batch(&job);
+    else
+        run_gemm(&job);
+}
+
+void kvc_int16_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
+                           const struct kvc_expert_linear_int16 *args) {
+    for (uint32_t e = 0; e < args->experts; e++) {
+        struct kvc_weight w;
+        const struct kvc_linear_int16 linear = kvc_int16_expert(args, e, &w);
+        kvc_int16_run(cpu, kernels, &linear);
     }
 }

@@ -16,10 +16,17 @@ struct kvc_int8_group {
     float half_scaled[2][8], scaled[8]; /* the same sums times the scale, as used in kvc_int8_take */
 };
 
+/* The same for calls with activations of fourteen bits. On x86 the quants have the order of int16/weights.h. */
+struct kvc_int16_group {
+    _Alignas(64) kvc_i16 quant[256];
+    _Alignas(32) float scale[8];
+};
+
 struct kvc_int8_call {
     float *y;               /* [rows, N] */
     const float *bias;      /* [N] or NULL */
     const kvc_i8 *quant;    /* [rows, K] */
+    const kvc_i16 *wide_quant; /* [rows, K], for activations of fourteen bits; quant and sum are NULL then */
     const float *scale;     /* [rows, K / 32] */
     const kvc_i32 *sum;     /* [rows, K / 16] */
     const unsigned char *w; /* N rows of row_bytes */
@@ -27,6 +34,7 @@ struct kvc_int8_call {
     size_t row_bytes, rows, K, N;
     size_t tile_rows;             /* for many rows; at most the kernels' tile_rows */
     struct kvc_int8_group *group; /* [rows, ceil(K / 256)], for few rows */
+    struct kvc_int16_group *wide_group; /* the same for activations of fourteen bits */
     kvc_u32 *prepared; /* for many rows: the data that the kernels prepare from each tile of rows, once per call */
 };
 
@@ -37,6 +45,7 @@ struct kvc_int8_kernels {
     size_t tile_outputs; /* outputs of a panel */
     /* quantizes rows first .. last - 1 */
     void (*quantize)(const struct kvc_quantize_rows *args, size_t first, size_t last);
+    void (*wide_quantize)(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last);
     /* computes outputs first .. last - 1 */
     void (*few_rows)(const struct kvc_int8_call *call, size_t first, size_t last);
     /* prepared_words returns the size of one tile of prepared rows in words; `prepare` prepares tiles first .. last -
@@ -54,6 +63,13 @@ void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, c
 void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
                           const struct kvc_expert_linear_int8 *args);
 
+/* The same for activations and weights of fourteen bits. */
+void kvc_int16_quantize(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
+                        const struct kvc_quantize_rows_int16 *args);
+void kvc_int16_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_linear_int16 *args);
+void kvc_int16_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
+                           const struct kvc_expert_linear_int16 *args);
+
 /* Defines the functions of an instruction set that simd.h declares. */
 #define INT8_FUNCTIONS(path, kernels) INT8_FUNCTIONS_OF(path, kernels)
 #define INT8_FUNCTIONS_OF(path, kernels)                                                                               \
@@ -65,6 +81,17 @@ void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *ke
     }                                                                                                                  \
     void kvc_expert_linear_int8_##path(struct kvc_device *device, const struct kvc_expert_linear_int8 *args) {         \
         kvc_int8_run_experts((struct kvc_cpu *)device, kernels, args);                                                 \
+    }
+#define INT16_FUNCTIONS(path, kernels) INT16_FUNCTIONS_OF(path, kernels)
+#define INT16_FUNCTIONS_OF(path, kernels)                                                                              \
+    void kvc_quantize_rows_int16_##path(struct kvc_device *device, const struct kvc_quantize_rows_int16 *args) {       \
+        kvc_int16_quantize((struct kvc_cpu *)device, kernels, args);                                                   \
+    }                                                                                                                  \
+    void kvc_linear_int16_##path(struct kvc_device *device, const struct kvc_linear_int16 *args) {                     \
+        kvc_int16_run((struct kvc_cpu *)device, kernels, args);                                                        \
+    }                                                                                                                  \
+    void kvc_expert_linear_int16_##path(struct kvc_device *device, const struct kvc_expert_linear_int16 *args) {       \
+        kvc_int16_run_experts((struct kvc_cpu *)device, kernels, args);                                                \
     }
 
 #endif

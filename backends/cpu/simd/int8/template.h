@@ -6,6 +6,7 @@
 #include "backends/cpu/simd/int8/int8.h"
 #include "backends/cpu/simd/int8/quantize.h"
 #include "backends/cpu/simd/int8/small_batch.h"
+#include "backends/cpu/simd/int16/template.h"
 #include "backends/cpu/simd/simd.h"
 
 static const struct kvc_int8_kernels kernels = {.few = SMALL_BATCH_LIMIT,

@@ -46,6 +46,10 @@ INLINE iv iv_dot(iv sum, iv w, iv q) { return _mm512_dpbusd_epi32(sum, w, q); }
 INLINE iv iv_whole(iv sum) { return sum; }
 #endif
 /* iv_dot_wide adds the products of two pairs of 16-bit integers to each 32-bit element of sum. */
+#if PAIRS
 INLINE iv iv_dot_wide(iv sum, iv w, iv q) { return in_order(_mm512_add_epi32(sum, _mm512_madd_epi16(w, q))); }
+#else
+INLINE iv iv_dot_wide(iv sum, iv w, iv q) { return _mm512_dpwssd_epi32(sum, w, q); }
+#endif
 
 #endif

@@ -1,0 +1,66 @@
+/* int16.c - linear layers with activations and weights of fourteen bits: quantize_rows_int16, linear_int16,
+ * expert_linear_int16. */
+#include "backends/cpu/ref/pairs.h"
+#include "backends/cpu/ref/ref.h"
+#include "core/base/assert.h"
+
+static void quantize(const float *x, size_t K, kvc_i16 *quant, float *scale) {
+    for (size_t k = 0; k < K; k += KVC_INT16_BLOCK) {
+        kvc_u32 top = 0;
+        for (size_t i = k; i < k + KVC_INT16_BLOCK; i++)
+            top = kvc_int8_top(top, x[i]);
+        scale[k / KVC_INT16_BLOCK] = kvc_int16_scale(top);
+        for (size_t i = k; i < k + KVC_INT16_BLOCK; i++)
+            quant[i] = kvc_int16_quant(x[i], kvc_int16_inverse(top));
+    }
+}
+
+void KVC_REF(quantize_rows_int16)(struct kvc_device *device, const struct kvc_quantize_rows_int16 *args) {
+    KVC_ASSERT(args->K % KVC_INT16_BLOCK == 0 && kvc_span_holds(args->x, (uint64_t)args->rows * args->K));
+    (void)device;
+    quantize(kvc_span_data(args->x), (size_t)args->rows * args->K, kvc_span_data(args->y.quant),
+             kvc_span_data(args->y.scale));
+}
+
+static float dot(const kvc_i16 *w, const float *w_scale, const kvc_i16 *x, const float *x_scale, size_t K) {
+    float lane[KVC_INT8_LANES] = {0};
+    for (size_t b = 0; b < K / KVC_INT16_BLOCK; b++) {
+        const size_t l = b % KVC_INT8_LANES;
+        kvc_i32 sum = 0;
+        for (size_t i = b * KVC_INT16_BLOCK; i < (b + 1) * KVC_INT16_BLOCK; i++)
+            sum += w[i] * x[i];
+        lane[l] = kvc_int8_add(w_scale[b], x_scale[b], sum, lane[l]);
+    }
+    KVC_TREE8(lane);
+    return lane[0];
+}
+
+void KVC_REF(linear_int16)(struct kvc_device *device, const struct kvc_linear_int16 *args) {
+    KVC_ASSERT(args->w->inputs % KVC_INT16_BLOCK == 0 && kvc_span_holds(args->y, args->rows * args->w->outputs));
+    const size_t K = args->w->inputs, N = args->w->outputs, blocks = K / KVC_INT16_BLOCK;
+    float *y = kvc_span_data(args->y);
+    float *row = kvc_cpu_scratch((struct kvc_cpu *)device, 0, (K + blocks) * sizeof *row + K * sizeof(kvc_i16));
+    const float *bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL, *scale = kvc_span_data(args->x.scale);
+    const kvc_i16 *x = kvc_span_data(args->x.quant);
+    if (!row)
+        return;
+    float *w_scale = row + K;
+    kvc_i16 *w = (kvc_i16 *)(w_scale + blocks);
+    for (size_t n = 0; n < N; n++) {
+        KVC_REF(dequantize)(args->w->type, args->w->data + n * args->w->row_bytes, 0, K, row);
+        quantize(row, K, w, w_scale);
+        for (size_t i = 0; i < args->rows; i++) {
+            const float sum = dot(w, w_scale, x + i * K, scale + i * blocks, K);
+            y[i * N + n] = bias ? sum + bias[n] : sum;
+        }
+    }
+}
+
+void KVC_REF(expert_linear_int16)(struct kvc_device *device, const struct kvc_expert_linear_int16 *args) {
+    for (uint32_t e = 0; e < args->experts; e++) {
+        struct kvc_weight w;
+        const struct kvc_linear_int16 linear = kvc_int16_expert(args, e, &w);
+        if (linear.rows)
+            KVC_REF(linear_int16)(device, &linear);
+    }
+}
