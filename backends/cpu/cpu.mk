@@ -17,7 +17,7 @@ libkvc_la_SOURCES += backends/cpu/simd/linear/linear.c backends/cpu/simd/linear/
 	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/dequantize.h backends/cpu/simd/linear/dequantize_fp8.h \
 	backends/cpu/simd/linear/dequantize_nibbles.h backends/cpu/simd/linear/scales.h backends/cpu/simd/linear/sizes.h
 libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h backends/cpu/simd/int8/template.h \
-	backends/cpu/simd/int16/template.h backends/cpu/simd/int16/weights.h backends/cpu/simd/int16/gemv.h backends/cpu/simd/int16/gemm.h \
+	backends/cpu/simd/int16/template.h backends/cpu/simd/int16/weights.h backends/cpu/simd/int16/gemv.h backends/cpu/simd/int16/gemm.h backends/cpu/simd/int16/neon.h \
 	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/gemv.h \
 	backends/cpu/simd/int8/small_batch.h backends/cpu/simd/int8/prepare.h \
 	backends/cpu/simd/int8/gemm.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h \

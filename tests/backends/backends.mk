@@ -5,6 +5,7 @@ check_PROGRAMS += \
 	tests/backends/test_delta \
 	tests/backends/test_device \
 	tests/backends/test_experts \
+	tests/backends/test_int16 \
 	tests/backends/test_int8 \
 	tests/backends/test_integers \
 	tests/backends/test_linear \

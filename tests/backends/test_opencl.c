@@ -75,10 +75,11 @@ static void other_shape(void **state) {
     unsetenv("KVCULL_OPENCL_DIVISION");
 }
 
-/* Int8 linear layers in the variant for GPUs: in work-groups of either size, and with or without the device's dot
+/* Linear layers of integers in the variant for GPUs: in work-groups of either size, and with or without the device's dot
  * product of four bytes. */
 static void eight_bits(void **state) {
-    static const char *const names[] = {"quantize_rows", "linear_int8", "expert_linear_int8"};
+    static const char *const names[] = {"quantize_rows",       "linear_int8",  "expert_linear_int8",
+                                        "quantize_rows_int16", "linear_int16", "expert_linear_int16"};
     static const struct {
         const char *shape, *dot;
     } kinds[] = {{"cpu", "emulated"}, {"gpu", "none"}, {"gpu", "emulated"}, {"narrow", "emulated"}};
@@ -104,14 +105,14 @@ static void eight_bits(void **state) {
 /* Matrices in many pieces, and arenas in many chunks, on a device whose allocations are small. */
 static void small_allocations(void **state) {
     static const char *const names[] = {"linear",      "expert_linear",     "embed", "append", "relayout",
-                                        "linear_int8", "expert_linear_int8"};
+                                        "linear_int8", "expert_linear_int8", "linear_int16", "expert_linear_int16"};
     (void)state;
     needs_device();
     setenv("KVCULL_OPENCL_MOST", "1100000", 1);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         struct kvc_error error = {KVC_OK, ""};
         unsigned count = 0;
-        const unsigned effort = strstr(names[i], "int8") ? 1 : 0; /* few of these cases are large */
+        const unsigned effort = strstr(names[i], "int") ? 1 : 0; /* few of these cases are large */
         enum kvc_status status = kvc_test_verify("opencl", 0, effort, names[i], print_row, &count, &error);
         if (status != KVC_OK)
             print_message("%s: %s\n", names[i], error.text);

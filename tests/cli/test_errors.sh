@@ -29,7 +29,7 @@ for value in x '' 1.5 -2 1e3 99999999999999999999; do
 done
 for value in x '' -1 nan inf; do fails 2 'takes a number from 0 to 1' run -m "$demo" --top-p "$value"; done
 fails 2 'takes a whole number from 0 to 1024' run -m "$demo" --threads 5000
-fails 2 'takes one of float|int8|fast|exact' run -m "$demo" --math quick
+fails 2 'takes one of float|int8|int16|fast|exact' run -m "$demo" --math quick
 fails 2 'takes one of f32|f16|bf16|q8_0' run -m "$demo" --kv-type q5_0
 fails 2 'takes one of f32|f16|bf16|q8_0' run -m "$demo" --kv-type k=q8_0
 fails 2 'reads single channels of keys.*use k=q8_0,v=q4h' run -m "$demo" --kv quest:budget=64 --kv-type q4h

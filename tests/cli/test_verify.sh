@@ -24,6 +24,11 @@ ok verify --backend all --math int8 --only methods --against stored --json -q
 that 'int8: equal' [ "$(json equal)" = true ]
 that 'int8: rows are called so' [ "$(json rows.0.name)" = int8:full ]
 that 'int8: every hash is stored; run make hashes' [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
+ok verify --backend cpu --math int16 --only methods --against stored --kv full --kv snapkv:budget=66 --json -q
+that 'int16: equal' [ "$(json equal)" = true ]
+that 'int16: the version is there' [ "$(json int16)" -ge 1 ]
+that 'int16: rows are called so' [ "$(json rows.0.name)" = int16:full ]
+that 'int16: every hash is stored; run make hashes' [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
 # The user's own model, compared with ref; a difference is found there.
 ok convert "$top_srcdir/data/demo" -o "$work/q4_0.gguf" --type q4_0 -q
 ok verify --backend cpu --math int8 --only methods --kv full --kv snapkv:budget=40 --prompt 60 --gen 4 -m "$work/q4_0.gguf"
@@ -31,6 +36,9 @@ has 'Equal to the reference, bit for bit (arithmetic [0-9]*, int8 [0-9]*)'
 KVCULL_INJECT=linear_int8 kv verify --backend cpu --math int8 --only methods --kv full --prompt 30 --gen 1 -q >"$work/out" \
     2>"$work/err"
 that 'a fault of linear_int8 is found' [ $? = 1 ]
+KVCULL_INJECT=linear_int16 kv verify --backend cpu --math int16 --only methods --kv full --prompt 30 --gen 1 -q \
+    >"$work/out" 2>"$work/err"
+that 'a fault of linear_int16 is found' [ $? = 1 ]
 TMPDIR=$work/none fails 4 'set TMPDIR' verify --backend cpu --math int8 --only methods --kv full -q
 
 # Whole runs compared with ref, step by step.

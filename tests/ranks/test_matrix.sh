@@ -5,7 +5,7 @@
 . "${top_srcdir:-.}/tests/ranks/lib.sh"
 [ -n "${KVCULL_TEST_WHOLE-}" ] || { echo 'elsewhere: ./dev check --ranks runs this'; exit 77; }
 types=${KVCULL_TEST_TYPES-f32 f16 q8_0}
-stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v -e '[+" ]' -e ^int8:)
+stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v -e '[+" ]' -e ^int8: -e ^int16:)
 every=$(echo "$stored" | awk -F: '!seen[$1]++ { printf " --kv %s", $0 }')
 across=$(echo "$stored" | grep -e '^\(full\|adakv\|cake\|duo\|fastkv\|take\|sparq\|h2o\):*[^+]*$' |
     awk -F: 'n[$1]++ < 2 { printf " --kv %s", $0 }')

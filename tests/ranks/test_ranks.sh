@@ -9,7 +9,7 @@ equal() {
 }
 # Prints specs as arguments; these contain neither blanks nor quotes.
 kv_of() { for spec; do printf ' --kv %s' "$spec"; done; }
-stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v -e '[+" ]' -e ^int8:)
+stored=$(sed -n 's/^method \(.*\) [0-9a-f]* [0-9a-f]* [0-9a-f]*$/\1/p' "$KVCULL_DATA/hashes.txt" | grep -v -e '[+" ]' -e ^int8: -e ^int16:)
 
 # Every method, with the first spec stored for it.
 every=$(echo "$stored" | awk -F: '!seen[$1]++')
@@ -29,6 +29,7 @@ that 'a few of them' [ "$(echo "$few" | wc -l)" -ge 12 ]
 # Of eight ranks most have no head of their own.
 equal 2 verify --kv full --kv snapkv:budget=40 --kv morphkv:budget=40 --kv-type q8_0 --prompt 90 --gen 6
 equal 3 verify --kv full --kv adakv:budget=40 --kv sparq:budget=40 --math int8 --prompt 90 --gen 6
+equal 3 verify --kv full --kv adakv:budget=40 --math int16 --prompt 90 --gen 6
 equal 8 verify --kv adakv:budget=40 --kv 'h2o:budget=40,per=head' --prompt 60 --gen 3
 KVCULL_RANKS=synchronous
 export KVCULL_RANKS

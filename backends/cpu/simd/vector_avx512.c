@@ -10,6 +10,7 @@ void kvc_cpu_fill_avx512vnni(struct kvc_ops *table) {
     table->quantize_rows = kvc_quantize_rows_avx512vnni;
     table->linear_int8 = kvc_linear_int8_avx512vnni;
     table->expert_linear_int8 = kvc_expert_linear_int8_avx512vnni;
+    table->quantize_rows_int16 = kvc_quantize_rows_int16_avx512vnni;
     table->linear_int16 = kvc_linear_int16_avx512vnni;
     table->expert_linear_int16 = kvc_expert_linear_int16_avx512vnni;
 }

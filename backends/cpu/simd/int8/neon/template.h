@@ -7,6 +7,7 @@
 #include "backends/cpu/simd/int8/neon/gemm.h"
 #include "backends/cpu/simd/int8/neon/quantize.h"
 #include "backends/cpu/simd/int8/small_batch.h"
+#include "backends/cpu/simd/int16/neon.h"
 #include "backends/cpu/simd/simd.h"
 
 static const struct kvc_int8_kernels kernels = {.few = SMALL_BATCH_LIMIT,
