@@ -144,5 +144,5 @@ const struct kvc_measure_operation kvc_measure_small_batch[] = {{"linear", small
 const struct kvc_measure_operation kvc_measure_decode_linear[] = {{"linear", decode, KVC_ALL_TYPES}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_cached_linear[] = {{"linear", cached, KVC_ALL_TYPES}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_int8[] = {{"linear_int8", int8, 2 * INT8_TYPES}, {NULL, NULL, 0}};
-const struct kvc_measure_operation kvc_measure_int16[] = {{"linear_int16", int16, INT16_ROWS * INT16_TYPES},
-                                                           {NULL, NULL, 0}};
+const struct kvc_measure_operation kvc_measure_int16[] = {{"linear_int16", int16, INT16_ROWS *INT16_TYPES},
+                                                          {NULL, NULL, 0}};

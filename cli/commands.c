@@ -128,7 +128,8 @@ const struct cli_command cli_commands[] = {
      "entries. gemm: F32 linear layers of 512 rows, beside those of --math "
      "fast. types, small-batch: linear layers of every type, and of 1 to 64 rows. linear-decode, linear-cached: one "
      "row, "
-     "with matrices in memory and in a cache. int8, int16: activations of 8 or 14 bits beside float. prompt needs a model: the time of "
+     "with matrices in memory and in a cache. int8, int16: activations of 8 or 14 bits beside float. prompt needs a "
+     "model: the time of "
      "each operation in a prefill of the first --prompt. With --threads 1 the tables after layer count processor time, "
      "so that other load disturbs less.",
      "kvcull bench -m model.gguf --kv full --kv snapkv:budget=512 --prompt 4096 --batch 1,8\n"
@@ -172,7 +173,8 @@ const struct cli_command cli_commands[] = {
      "Without --prompt the whole text is one prompt. With --prompt the later tokens are decode steps, so that "
      "evictions "
      "of a policy change the logits.\n\n"
-     "With --math int8, int16 or fast the same tokens are computed again with float, and the command prints the distance: the "
+     "With --math int8, int16 or fast the same tokens are computed again with float, and the command prints the "
+     "distance: the "
      "largest difference of any logit, the largest relative error of a row, and the number of rows with the same most "
      "likely token.",
      "kvcull logits -m model.gguf --tokens 1,2,3 --out logits.safetensors\n"

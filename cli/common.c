@@ -80,10 +80,7 @@ enum kvc_math cli_math(const struct cli_common *common) {
 }
 
 const char *cli_math_name(enum kvc_math math) {
-    return math == KVC_MATH_INT8    ? "int8"
-           : math == KVC_MATH_INT16 ? "int16"
-           : math == KVC_MATH_FAST  ? "fast"
-                                    : "float";
+    return math == KVC_MATH_INT8 ? "int8" : math == KVC_MATH_INT16 ? "int16" : math == KVC_MATH_FAST ? "fast" : "float";
 }
 
 const char *cli_math_note(enum kvc_math math) {

@@ -26,11 +26,11 @@ enum kvc_status kvc_common_check(const struct kvc_common *all, uint32_t ranks, s
             return kvc_fail(error, KVC_USAGE, "ranks: rank 0 was given the share '%s', rank %u '%s': must be the same",
                             all[0].share, r, all[r].share);
         if (memcmp(&all[r], &all[0], sizeof *all) != 0)
-            return kvc_fail(
-                error, KVC_INPUT,
-                "ranks: rank 0 is kvcull %s (arithmetic %u, int8 %u, int16 %u), rank %u %s (%u, %u, %u): must be the same",
-                all[0].version, all[0].arithmetic, all[0].int8, all[0].int16, r, all[r].version, all[r].arithmetic,
-                all[r].int8, all[r].int16);
+            return kvc_fail(error, KVC_INPUT,
+                            "ranks: rank 0 is kvcull %s (arithmetic %u, int8 %u, int16 %u), rank %u %s (%u, %u, %u): "
+                            "must be the same",
+                            all[0].version, all[0].arithmetic, all[0].int8, all[0].int16, r, all[r].version,
+                            all[r].arithmetic, all[r].int8, all[r].int16);
     }
     return KVC_OK;
 }

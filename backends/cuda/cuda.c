@@ -261,6 +261,7 @@ static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, str
         return status;
     offload->table.linear = kvc_cuda_linear;
     offload->table.linear_int8 = kvc_cuda_linear_int8;
+    offload->table.linear_int16 = kvc_cuda_linear_int16;
     offload->table.attention = kvc_cuda_attention;
     cuda->exposed.stream = cuda->stream;
     cuda->exposed.address = exposed_address;

@@ -77,6 +77,7 @@ bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what);
 /* Operations with CUDA's own kernels: linear.c, attention.c. */
 void kvc_cuda_linear(struct kvc_device *device, const struct kvc_linear *args);
 void kvc_cuda_linear_int8(struct kvc_device *device, const struct kvc_linear_int8 *args);
+void kvc_cuda_linear_int16(struct kvc_device *device, const struct kvc_linear_int16 *args);
 void kvc_cuda_attention(struct kvc_device *device, const struct kvc_attention *attention);
 /* Begins a launch of one of CUDA's own kernels. */
 struct kvc_launch kvc_cuda_own(enum kvc_cuda_kernel kernel);

@@ -40,3 +40,4 @@
 #include "backends/cuda/kernels/read.h"
 #include "backends/cuda/kernels/read_int8.h"
 #include "backends/cuda/kernels/int8.h"
+#include "backends/cuda/kernels/int16.h"

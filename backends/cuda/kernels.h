@@ -19,6 +19,7 @@
     apply(gemm_product_32) \
     apply(gemm_product_128) \
     apply(gemm_int8) \
+    apply(gemm_int16) \
     apply(read_f32_8) \
     apply(read_f16_8) \
     apply(read_q8_0_8) \

@@ -1,9 +1,10 @@
 /* linear.c - linear layers with CUDA's own kernels: few rows (gemv) in one pass over the weights
  * (kernels/small_batch.h), many rows (gemm) as a product of packed rows and packed weights (kernels/gemm.h). With int8
- * there are kernels for few rows (kernels/small_batch_int8.h) and many (kernels/int8.h). The shared kernels compute all
- * other shapes. */
+ * there are kernels for few rows (kernels/small_batch_int8.h) and many (kernels/int8.h), with int16 for many
+ * (kernels/int16.h). The shared kernels compute all other shapes. */
 #include "core/base/integers.h"
 #include "backends/cuda/cuda.h"
+#include "core/base/canon.h"
 #include "core/base/types.h"
 #include "core/base/assert.h"
 
@@ -107,5 +108,24 @@ void kvc_cuda_linear_int8(struct kvc_device *device, const struct kvc_linear_int
             few_rows_int8(offload, args, i);
         else
             gemm_rows_int8(offload, args, i);
+    }
+}
+
+void kvc_cuda_linear_int16(struct kvc_device *device, const struct kvc_linear_int16 *args) {
+    struct kvc_offload *offload = (struct kvc_offload *)device;
+    const struct kvc_weight *w = args->w;
+    const uint64_t rows = args->rows;
+    if (rows <= KVC_INT8_FEW) {
+        kvc_offload_linear_int16(device, args);
+        return;
+    }
+    for (uint32_t i = 0; i < w->pieces; i++) {
+        const uint64_t count = kvc_offload_piece_rows(w, i);
+        struct kvc_launch many = kvc_cuda_own(KVC_CUDA_gemm_int16);
+        KVC_PUSH(&many, kvc_cuda_data(args->y), kvc_cuda_data(args->x.quant), kvc_cuda_data(args->x.scale), w->piece[i],
+                 w->row_bytes, w->type, w->inputs / KVC_INT16_BLOCK, w->outputs, i * w->piece_rows, count,
+                 kvc_cuda_data(args->bias));
+        KVC_PUSH(&many, rows);
+        kvc_launch_run(offload, &many, 256, round_up(count, 32) / 32, round_up(rows, 64) / 64, 1);
     }
 }

@@ -68,8 +68,7 @@ KVC_DEVICE void kvc_int16_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w
         KVC_SPAN(const float, bias)
 #define KVC_INT16_VIEW(name, row)                                                                                      \
     struct kvc_int16_view name;                                                                                        \
-    name.quant =                                                                                                       \
-        (KVC_GLOBAL const kvc_i16 *)(quant_buffer + quant_offset) + (kvc_u64)(row)*blocks * KVC_INT16_BLOCK;           \
+    name.quant = (KVC_GLOBAL const kvc_i16 *)(quant_buffer + quant_offset) + (kvc_u64)(row)*blocks * KVC_INT16_BLOCK;  \
     name.scale = scale_buffer + scale_offset + (kvc_u64)(row)*blocks;                                                  \
     name.blocks = blocks
 
@@ -151,8 +150,7 @@ KVC_DEVICE void kvc_int16_tile_fill(KVC_LOCAL struct kvc_int16_tile *tile, const
                                     kvc_u64 count, kvc_u64 b) {
     for (kvc_u32 n = KVC_LOCAL_ID(); n < 64; n += KVC_GROUP) {
         kvc_i16 quant[KVC_INT16_BLOCK];
-        tile->w_scale[n] =
-            kvc_int16_weights(quant, type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b);
+        tile->w_scale[n] = kvc_int16_weights(quant, type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b);
         for (kvc_u32 k = 0; k < KVC_INT16_BLOCK; k++)
             tile->w[k][n] = quant[k];
     }

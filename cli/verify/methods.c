@@ -432,9 +432,11 @@ int verify_methods(const struct cli_command *command, const struct verify_argume
         cli_leave_out(command, runs.run[0].engine, runs.run[0].model, a->common.cache_type, specs);
     if (status == KVC_OK && report->table && !a->only)
         cli_table_rule(report->table);
-    cli_progress_start(&progress, is_int8(&runs)                       ? "methods, int8"
-                                  : math_of(&runs) == KVC_MATH_INT16 ? "methods, int16"
-                                                                     : "methods", a->common.quiet);
+    cli_progress_start(&progress,
+                       is_int8(&runs)                     ? "methods, int8"
+                       : math_of(&runs) == KVC_MATH_INT16 ? "methods, int16"
+                                                          : "methods",
+                       a->common.quiet);
     for (size_t i = 0; i < specs->count && status == KVC_OK; i++) {
         status = name_policy(&runs, &specs->items[i]);
         if (status == KVC_OK)

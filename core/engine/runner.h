@@ -42,25 +42,25 @@ struct kvc_runner {
     bool per_head;                     /* some session's cache has a list per query head */
 
     /* float32 scratch for the rows of the current layer; H query heads of d channels, H_kv key-value heads */
-    struct kvc_growable normed;    /* [rows, hidden] */
-    struct kvc_growable q_raw;     /* [rows, H, d]: before rotation */
-    struct kvc_growable k_raw;     /* [rows, H_kv, d]: before rotation */
-    struct kvc_growable q;         /* [rows, H, d] */
-    struct kvc_growable k;         /* [rows, H_kv, d] */
-    struct kvc_growable v;         /* [rows, H_kv, d] */
-    struct kvc_growable k_heads;   /* [rows, H, d]: k repeated, for lists per query head */
-    struct kvc_growable v_heads;   /* [rows, H, d]: v repeated */
-    struct kvc_growable attended;  /* [rows, H, d] */
-    struct kvc_growable maximum;   /* [rows, H]: M of attention */
-    struct kvc_growable sum;       /* [rows, H]: L */
-    struct kvc_growable projected; /* [rows, hidden] */
-    struct kvc_growable gate;      /* [rows, feed_forward] */
-    struct kvc_growable up;        /* [rows, feed_forward] */
-    struct kvc_growable last;      /* [logit rows, hidden] */
-    struct kvc_growable logits;    /* [logit rows, vocab] */
-    struct kvc_growable part;      /* [rows, outputs of a linear layer]: this rank's part, before it is gathered */
+    struct kvc_growable normed;      /* [rows, hidden] */
+    struct kvc_growable q_raw;       /* [rows, H, d]: before rotation */
+    struct kvc_growable k_raw;       /* [rows, H_kv, d]: before rotation */
+    struct kvc_growable q;           /* [rows, H, d] */
+    struct kvc_growable k;           /* [rows, H_kv, d] */
+    struct kvc_growable v;           /* [rows, H_kv, d] */
+    struct kvc_growable k_heads;     /* [rows, H, d]: k repeated, for lists per query head */
+    struct kvc_growable v_heads;     /* [rows, H, d]: v repeated */
+    struct kvc_growable attended;    /* [rows, H, d] */
+    struct kvc_growable maximum;     /* [rows, H]: M of attention */
+    struct kvc_growable sum;         /* [rows, H]: L */
+    struct kvc_growable projected;   /* [rows, hidden] */
+    struct kvc_growable gate;        /* [rows, feed_forward] */
+    struct kvc_growable up;          /* [rows, feed_forward] */
+    struct kvc_growable last;        /* [logit rows, hidden] */
+    struct kvc_growable logits;      /* [logit rows, vocab] */
+    struct kvc_growable part;        /* [rows, outputs of a linear layer]: this rank's part, before it is gathered */
     struct kvc_growable part_quants; /* this rank's part of a linear layer's quantized input, before it is gathered */
-    struct kvc_growable gathered;  /* all ranks' parts on the device, ordered by rank, before they are put in order */
+    struct kvc_growable gathered;    /* all ranks' parts on the device, ordered by rank, before they are put in order */
     struct kvc_linear_scratch linear;
     struct kvc_experts_scratch experts;
     struct kvc_delta_scratch delta;

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 
 enum {
-    ROWS_IN_INTEGERS = 16, /* with at least this number of rows, inputs of int8 and int16 layers are gathered quantized */
-    ALIGNED = 64             /* alignment, in bytes, of arrays that share a buffer */
+    ROWS_IN_INTEGERS =
+        16,      /* with at least this number of rows, inputs of int8 and int16 layers are gathered quantized */
+    ALIGNED = 64 /* alignment, in bytes, of arrays that share a buffer */
 };
 
 static size_t round_up(size_t bytes) { return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED; }

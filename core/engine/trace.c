@@ -196,10 +196,10 @@ static enum kvc_status open_file(struct kvc_trace *trace, const struct kvc_engin
         return kvc_fail(error, KVC_RESOURCE, "trace %s: cannot be written: %s", trace->path, strerror(errno));
     fprintf(trace->file, HEADING " 1\n# version: %s\n# arithmetic: %d\n# math: %s\n# backend: %s\n", KVC_VERSION,
             KVC_ARITHMETIC_VERSION,
-            options->math == KVC_MATH_FLOAT  ? "float"
-            : options->math == KVC_MATH_INT8 ? "int8"
+            options->math == KVC_MATH_FLOAT   ? "float"
+            : options->math == KVC_MATH_INT8  ? "int8"
             : options->math == KVC_MATH_INT16 ? "int16"
-                                             : "fast",
+                                              : "fast",
             trace->device->name);
     return KVC_OK;
 }

@@ -34,10 +34,8 @@ static bool find_values(struct kvc_archive *archive, struct kvc_model *model, co
                         struct values *values) {
     const struct kvc_model_info *info = kvc_model_info(model);
     const struct kvc_geometry *g = &session->runner->geometry;
-    static const char *const math[] = {[KVC_MATH_FLOAT] = "float",
-                                       [KVC_MATH_FAST] = "fast",
-                                       [KVC_MATH_INT8] = "int8",
-                                       [KVC_MATH_INT16] = "int16"};
+    static const char *const math[] = {
+        [KVC_MATH_FLOAT] = "float", [KVC_MATH_FAST] = "fast", [KVC_MATH_INT8] = "int8", [KVC_MATH_INT16] = "int16"};
     snprintf(values->text[0], sizeof values->text[0], "%s %016" PRIx64, info->architecture,
              kvc_model_fingerprint(model));
     snprintf(values->text[1], sizeof values->text[1], "%s %d.%d", math[info->math], KVC_ARITHMETIC_VERSION,

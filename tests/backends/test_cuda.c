@@ -137,11 +137,12 @@ static void linear_shapes(void **state) {
 static void operations(void **state) {
     const char *effort = getenv("KVCULL_CUDA_EFFORT"), *only = getenv("KVCULL_CUDA_ONLY");
     struct kvc_error error = {KVC_OK, ""};
-    static const char *const more[] = {"linear",    "expert_linear", "linear_int8", "linear_int16",
-                                       "attention", "attention+integers", "ring_write"}; /* These launch many kernels each. */
+    static const char *const more[] = {
+        "linear",    "expert_linear",      "linear_int8", "linear_int16",
+        "attention", "attention+integers", "ring_write"}; /* These launch many kernels each. */
     /* The shared kernels that CUDA kernels replace, those of --math=fast, and the one that clears memory on OpenCL's
      * CPUs. */
-    static const char *const unused[] = {"pack_x",     "pack_w",   "product", "linear_int8_gemm",
+    static const char *const unused[] = {"pack_x",     "pack_w",   "product", "linear_int8_gemm", "linear_int16_gemm",
                                          "dequantize", "add_bias", "clear"};
     const char *never;
     unsigned rows = 0, missed = 0;

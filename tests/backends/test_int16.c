@@ -258,8 +258,8 @@ static void hostile_values(void **state) {
             float *w = (float *)(void *)weights(KVC_F32, N, K);
             floats(x)[(size_t)(rows - 1) * K + 70] = NAN;
             w[4 * K + 300] = -INFINITY;
-            other->ops->quantize_rows_int16(
-                other, &(struct kvc_quantize_rows_int16){.y = q, .x = x, .rows = rows, .K = K});
+            other->ops->quantize_rows_int16(other,
+                                            &(struct kvc_quantize_rows_int16){.y = q, .x = x, .rows = rows, .K = K});
             assert_int_equal(other->ops->weight_create(other, KVC_F32, N, K, w, &weight, NULL), KVC_OK);
             other->ops->linear_int16(
                 other, &(struct kvc_linear_int16){.y = y, .x = q, .w = weight, .bias = none, .rows = rows});

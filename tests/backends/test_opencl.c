@@ -75,8 +75,8 @@ static void other_shape(void **state) {
     unsetenv("KVCULL_OPENCL_DIVISION");
 }
 
-/* Linear layers of integers in the variant for GPUs: in work-groups of either size, and with or without the device's dot
- * product of four bytes. */
+/* Linear layers of integers in the variant for GPUs: in work-groups of either size, and with or without the device's
+ * dot product of four bytes. */
 static void eight_bits(void **state) {
     static const char *const names[] = {"quantize_rows",       "linear_int8",  "expert_linear_int8",
                                         "quantize_rows_int16", "linear_int16", "expert_linear_int16"};
@@ -104,8 +104,9 @@ static void eight_bits(void **state) {
 
 /* Matrices in many pieces, and arenas in many chunks, on a device whose allocations are small. */
 static void small_allocations(void **state) {
-    static const char *const names[] = {"linear",      "expert_linear",     "embed", "append", "relayout",
-                                        "linear_int8", "expert_linear_int8", "linear_int16", "expert_linear_int16"};
+    static const char *const names[] = {
+        "linear",       "expert_linear",      "embed", "append", "relayout", "linear_int8", "expert_linear_int8",
+        "linear_int16", "expert_linear_int16"};
     (void)state;
     needs_device();
     setenv("KVCULL_OPENCL_MOST", "1100000", 1);

@@ -16,7 +16,7 @@ void kvc_expert_linear_neon(struct kvc_device *device, const struct kvc_expert_l
 #define KVC_SIMD_INT8(path)                                                                                            \
     void kvc_quantize_rows_##path(struct kvc_device *device, const struct kvc_quantize_rows *args);                    \
     void kvc_linear_int8_##path(struct kvc_device *device, const struct kvc_linear_int8 *args);                        \
-    void kvc_expert_linear_int8_##path(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);           \
+    void kvc_expert_linear_int8_##path(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);          \
     void kvc_quantize_rows_int16_##path(struct kvc_device *device, const struct kvc_quantize_rows_int16 *args);        \
     void kvc_linear_int16_##path(struct kvc_device *device, const struct kvc_linear_int16 *args);                      \
     void kvc_expert_linear_int16_##path(struct kvc_device *device, const struct kvc_expert_linear_int16 *args);

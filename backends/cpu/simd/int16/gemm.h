@@ -74,9 +74,8 @@ static void wide_prepare(const struct kvc_int8_call *call, size_t first, size_t 
             const __m256i *quant = (const __m256i *)(const void *)(call->wide_quant + 32 * (row * blocks + b));
             kvc_u32 word[17], *to = tile + (b % 8 * groups + b / 8) * words;
             for (int h = 0; h < 2; h++)
-                _mm256_storeu_si256(
-                    (__m256i *)(void *)(word + 8 * h),
-                    _mm256_permute4x64_epi64(_mm256_loadu_si256(quant + h), _MM_SHUFFLE(3, 1, 2, 0)));
+                _mm256_storeu_si256((__m256i *)(void *)(word + 8 * h),
+                                    _mm256_permute4x64_epi64(_mm256_loadu_si256(quant + h), _MM_SHUFFLE(3, 1, 2, 0)));
             memcpy(word + 16, call->scale + row * blocks + b, sizeof *word);
             for (int i = 0; i < 17; i++)
                 to[i * TILE_ROWS] = word[i];

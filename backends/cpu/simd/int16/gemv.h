@@ -54,8 +54,7 @@ INLINE void wide_small_batch(const enum kvc_type type, const struct kvc_int8_cal
             wide_unpack(type, &u, g, rest);
             UNROLL
             for (int r = 0; r < R; r++)
-                lane[r] =
-                    _mm256_blendv_ps(lane[r], wide_group(&u, x + (size_t)r * groups, lane[r]), first_lanes(rest));
+                lane[r] = _mm256_blendv_ps(lane[r], wide_group(&u, x + (size_t)r * groups, lane[r]), first_lanes(rest));
         }
         UNROLL
         for (int r = 0; r < R; r++) {

@@ -57,8 +57,8 @@ INLINE __m256i magnitudes(const enum kvc_type type, const unsigned char *group, 
     __m256i most = _mm256_setzero_si256();
     UNROLL
     for (int i = 0; i < 4; i++)
-        most = _mm256_max_epi32(
-            most, _mm256_and_si256(_mm256_castps_si256(wide_floats(type, group, 4 * block + i)), mask));
+        most = _mm256_max_epi32(most,
+                                _mm256_and_si256(_mm256_castps_si256(wide_floats(type, group, 4 * block + i)), mask));
     return most;
 }
 
@@ -117,10 +117,10 @@ INLINE void wide_unpack(const enum kvc_type type, struct wide_weights *u, const 
     for (int b = 0; b < 8; b++) {
         UNROLL
         for (int h = 0; h < 2; h++)
-            u->quant[b][h] = b < parts ? wide_quants(wide_floats(type, group, 4 * b + 2 * h),
-                                                     wide_floats(type, group, 4 * b + 2 * h + 1),
-                                                     _mm256_broadcast_ss(inverse + b))
-                                       : _mm256_setzero_si256();
+            u->quant[b][h] =
+                b < parts ? wide_quants(wide_floats(type, group, 4 * b + 2 * h),
+                                        wide_floats(type, group, 4 * b + 2 * h + 1), _mm256_broadcast_ss(inverse + b))
+                          : _mm256_setzero_si256();
     }
 }
 

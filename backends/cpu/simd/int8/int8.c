@@ -1,4 +1,5 @@
-/* int8.c - divides linear layers with activations of 8 or 14 bits among threads. The kernels belong to each instruction set. */
+/* int8.c - divides linear layers with activations of 8 or 14 bits among threads. The kernels belong to each instruction
+ * set. */
 #include <string.h>
 
 #include "backends/cpu/ref/pairs.h"

@@ -23,17 +23,17 @@ struct kvc_int16_group {
 };
 
 struct kvc_int8_call {
-    float *y;               /* [rows, N] */
-    const float *bias;      /* [N] or NULL */
-    const kvc_i8 *quant;    /* [rows, K] */
+    float *y;                  /* [rows, N] */
+    const float *bias;         /* [N] or NULL */
+    const kvc_i8 *quant;       /* [rows, K] */
     const kvc_i16 *wide_quant; /* [rows, K], for activations of fourteen bits; quant and sum are NULL then */
-    const float *scale;     /* [rows, K / 32] */
-    const kvc_i32 *sum;     /* [rows, K / 16] */
-    const unsigned char *w; /* N rows of row_bytes */
+    const float *scale;        /* [rows, K / 32] */
+    const kvc_i32 *sum;        /* [rows, K / 16] */
+    const unsigned char *w;    /* N rows of row_bytes */
     enum kvc_type type;
     size_t row_bytes, rows, K, N;
-    size_t tile_rows;             /* for many rows; at most the kernels' tile_rows */
-    struct kvc_int8_group *group; /* [rows, ceil(K / 256)], for few rows */
+    size_t tile_rows;                   /* for many rows; at most the kernels' tile_rows */
+    struct kvc_int8_group *group;       /* [rows, ceil(K / 256)], for few rows */
     struct kvc_int16_group *wide_group; /* the same for activations of fourteen bits */
     kvc_u32 *prepared; /* for many rows: the data that the kernels prepare from each tile of rows, once per call */
 };
