@@ -162,7 +162,8 @@ enum kvc_math {
                          attention over entries of integers (KVC_Q8_0, KVC_Q4_0, KVC_IQ4_NL, KVC_Q4H, KVC_Q5H, KVC_Q6H)
                          multiplies integers. Everything else as with FLOAT. The default of the program `kvcull` */
     KVC_MATH_INT16, /**< weights of floats (KVC_F32, KVC_F16, KVC_BF16, KVC_FP8) and their activations are multiplied as
-                         integers of 14 bits if the layer's inputs are a multiple of 32. Everything else as with FLOAT */
+                         integers of 14 bits if the layer's inputs are a multiple of 32. Everything else as with FLOAT
+                     */
     KVC_MATH_EXACT = KVC_MATH_FLOAT /**< the former name of FLOAT */
 };
 
@@ -328,12 +329,12 @@ struct kvc_model_info {
     uint64_t active_parameters; /**< number of weights that one token is computed with */
     uint64_t active_bytes;      /**< size of these weights */
     const char *weight_types;   /**< for example "q4_k, q6_k, f32" */
-    enum kvc_math math;     /**< in force: the engine's; FLOAT if the engine has INT8 but no weight is quantized, or
-                                 INT16 but all weights are */
-    const char *rope;       /**< "plain", "linear", "llama3", "yarn", "longrope" or "divisors" */
-    int32_t bos;            /**< token at the beginning of a text; -1: none */
-    int32_t eos;            /**< token at the end of a text; -1: none */
-    bool has_chat_template; /**< true if the model's files contain a chat template */
+    enum kvc_math math;         /**< in force: the engine's; FLOAT if the engine has INT8 but no weight is quantized, or
+                                     INT16 but all weights are */
+    const char *rope;           /**< "plain", "linear", "llama3", "yarn", "longrope" or "divisors" */
+    int32_t bos;                /**< token at the beginning of a text; -1: none */
+    int32_t eos;                /**< token at the end of a text; -1: none */
+    bool has_chat_template;     /**< true if the model's files contain a chat template */
 };
 
 /** Opens a GGUF file or a Hugging Face folder. The files stay mapped until kvc_model_close. Fails with KVC_INPUT if the

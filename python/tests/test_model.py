@@ -10,6 +10,11 @@ from conftest import TEXT
 import kvcull
 
 
+def test_integers(demo):
+    with kvcull.Engine("ref", threads=1, math="int16") as engine, kvcull.Model(demo, engine=engine) as model:
+        assert model.info.math == "int16"
+
+
 def test_engine():
     with kvcull.Engine("ref", threads=1, math="float") as engine:
         assert engine.backend.startswith("ref")

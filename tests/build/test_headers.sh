@@ -43,7 +43,8 @@ refused() {
 }
 
 headers=$(find "$folder" -name '*.h' | sort)
-of_x86=$(echo "$headers" | grep -E "/int8/[^/]*[.]h$|/lanes/avx2[.]h$" | grep -vE '/int8/(int8|small_batch)[.]h$|512')
+of_x86=$(echo "$headers" | grep -E "/int(8|16)/[^/]*[.]h$|/lanes/avx2[.]h$" |
+    grep -vE '/int8/(int8|small_batch)[.]h$|512|neon')
 of_avx512=$(echo "$headers" | grep -E '512|/amx/')
 of_neon=$(echo "$headers" | grep neon)
 of_all=$(echo "$headers" | grep -vxF "$of_x86

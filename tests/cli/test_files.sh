@@ -161,6 +161,33 @@ printf '%s' "$words" >"$work/text"
 ok perplexity -m "$work/q8_0.gguf" -f "$work/text" --json -q
 that 'perplexity names the arithmetic' [ "$(json math)" = int8 ]
 
+# ---- --math int16: bit-identical with any chunks, from any backend; near float for weights of floats, and equal to it
+# for quantized weights
+ok convert "${top_srcdir:-.}/tests/data/golden/olmoe-gqa" -o "$work/experts_f16.gguf" --type f16 -q
+for model in "$demo" "$work/experts_f16.gguf"; do
+    few=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18
+    ok logits -m "$model" --tokens $few --math float --json
+    float=$(json hash)
+    ok logits -m "$model" --tokens $few --math int16 --json
+    int16=$(json hash)
+    that 'int16 is in force' [ "$(json math) $(json int16)" = 'int16 1' ]
+    that "int16 has other bits ($model)" [ "$int16" != "$float" ]
+    that 'int16 is near float' awk "BEGIN { exit !($(json distance.relative) < 0.01) }"
+    for how in '--chunk 1' '--chunk 7' '--backend ref' '--threads 1' '--prompt 5' '--prompt 1 --threads 2'; do
+        ok logits -m "$model" --tokens $few --math int16 --json $how
+        that "the same hash of int16 with $how ($model)" [ "$(json hash)" = "$int16" ]
+    done
+done
+ok logits -m "$work/q8_0.gguf" --tokens $few --math float --json
+float=$(json hash)
+ok logits -m "$work/q8_0.gguf" --tokens $few --math int16 --json
+that 'quantized weights have the bits of float' [ "$(json hash) $(json math)" = "$float float" ]
+ok logits -m "$demo" --tokens "$ids" --math int16
+has ', int16 [0-9]'
+has '^int16 .* from float'
+ok run -m "$demo" -p "$words" -n 2 --temp 0 --math int16
+has '^math    int16' "$work/err"
+
 # ---- replay, with tensors made by this test: q[t][h][i], k and v are small numbers; one layer occurs twice
 "$build/tests/cli/make_dump" "$work/dump.safetensors" 2 40 4 2 8 || exit 1
 ok replay --kv 'streaming:budget=8,sinks=2' --prompt 30 --in "$work/dump.safetensors" --out "$work/kept.json" \

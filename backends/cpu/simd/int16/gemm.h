@@ -3,6 +3,8 @@
 #ifndef KVC_SIMD_INT16_GEMM_H
 #define KVC_SIMD_INT16_GEMM_H
 
+#include <string.h>
+
 #include "backends/cpu/simd/int16/weights.h"
 #include "backends/cpu/simd/int8/gemm.h"
 
@@ -60,7 +62,6 @@ static void wide_pack_panel(const struct kvc_int8_call *call, size_t number, kvc
     }
 }
 
-#if !TILES
 static size_t wide_prepared_words(const struct kvc_int8_call *call) {
     return groups_of(call) * 8 * (size_t)TILE_WORDS(KIND_WIDE) * TILE_ROWS;
 }
@@ -97,6 +98,5 @@ static void wide_panel(const struct kvc_int8_call *call, size_t number, size_t f
     for (size_t i = first; i < last; i += call->tile_rows)
         wide_tile_of[kvc_min_u64(call->tile_rows, last - i)](call, scratch, i, number * TILE_OUTPUTS);
 }
-#endif
 
 #endif

@@ -6,6 +6,7 @@
 #define KVC_SIMD_INT16_WEIGHTS_H
 
 #include <immintrin.h>
+#include <string.h>
 
 #include "backends/cpu/simd/int8/int8.h"
 #include "backends/cpu/simd/int8/parameters.h"
