@@ -99,7 +99,7 @@ static void heads_count_once(void **state) {
 static void builds_are_compared(void **state) {
     struct kvc_error error;
     (void)state;
-    for (int kind = 0; kind < 6; kind++) {
+    for (int kind = 0; kind < 7; kind++) {
         struct kvc_common all[3];
         for (int r = 0; r < 3; r++)
             all[r] = kvc_common_here("tensor", kind == 1 ? "1,2,3" : NULL);
@@ -114,13 +114,16 @@ static void builds_are_compared(void **state) {
             all[1].arithmetic = 77;
         else if (kind == 4)
             all[1].int8 = 88;
+        else if (kind == 5)
+            all[1].int16 = 99;
         else
             all[1].pointer = 4;
         static const char *const said[] = {"rank 0 was given 'tensor', rank 1 'pipeline'",
                                            "rank 0 was given the share '1,2,3', rank 1 ''",
                                            "rank 1 9.9.9 (",
                                            "), rank 1 " KVC_VERSION " (77, ",
-                                           ", 88): must",
+                                           ", 88, ",
+                                           ", 99): must",
                                            "rank 0 is kvcull " KVC_VERSION};
         assert_int_equal(kvc_common_check(all, 3, &error), kind < 2 ? KVC_USAGE : KVC_INPUT);
         assert_non_null(strstr(error.text, said[kind]));
