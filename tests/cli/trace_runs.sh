@@ -19,11 +19,14 @@ convolve delta full
 delta_rule delta full
 linear_int8 blocks full
 quantize_rows blocks full
+linear_int16 int16 full
+quantize_rows_int16 int16 full
 route experts full
 gather experts full
 expert_linear experts full
 expert_sum experts full
 expert_linear_int8 blocks-experts full
+expert_linear_int16 int16-experts full
 chunk_mass demo compactor:budget=66,sinks=2,recent=2,chunk=16
 leverage_scores demo compactor:budget=66,sinks=2,recent=2,chunk=16
 standard_mix demo compactor:budget=66,sinks=2,recent=2,chunk=16
@@ -70,25 +73,28 @@ trace_models() {
     ok mkmodel --shape tiny-experts --type f32 -o "$work/experts.gguf" -q
     ok mkmodel --shape small --type q8_0 -o "$work/blocks.gguf" -q
     ok mkmodel --shape small-experts --type q8_0 -o "$work/blocks-experts.gguf" -q
+    ok mkmodel --shape small-experts --type f16 -o "$work/int16-experts.gguf" -q
     awk 'BEGIN { for (i = 0; i < 300; i++) { x = (x * 37 + 11) % 251; printf "%s%d", i ? "," : "", 3 + x % 27 } }' \
         >"$work/tokens"
 }
 trace_model() {
     case $1 in
-    demo | rotated) echo "$demo" ;;
+    demo | rotated | int16) echo "$demo" ;;
     caps) echo "$source/tests/data/golden/gemma2/model.gguf" ;;
     delta) echo "$source/tests/data/golden/qwen3-next/model.gguf" ;;
     *) echo "$work/$1.gguf" ;;
     esac
 }
 
-# traced FILE MODEL POLICY OPTIONS...: runs a prompt and decode steps with a trace. The entries of `rotated` are q4h.
+# traced FILE MODEL POLICY OPTIONS...: runs a prompt and decode steps with a trace. The entries of `rotated` are
+# q4h, and int16* is computed in int16.
 traced() {
-    to=$1 model=$(trace_model "$2") policy=$3 types=f32
-    [ "$2" = rotated ] && types=q4h
+    to=$1 model=$(trace_model "$2") policy=$3 types=f32 math=
+    case $2 in rotated) types=q4h ;; int16*) math='--math int16' ;; esac
     shift 3
-    kv logits -m "$model" --tokens "@$work/tokens" --prompt 290 --kv "$policy" --trace "$to" -q --kv-type $types "$@" >"$work/out" \
-        2>"$work/err" </dev/null
+    # shellcheck disable=SC2086
+    kv logits -m "$model" --tokens "@$work/tokens" --prompt 290 --kv "$policy" --trace "$to" -q --kv-type $types \
+        $math "$@" >"$work/out" 2>"$work/err" </dev/null
 }
 
 # Checks that the first difference of the two traces is in the operation. A fused operation has its last part's name.
