@@ -121,7 +121,8 @@ pip_installs() {
 
 # python_packages: exports PYTHON, an interpreter that has what the Python tests need: the system's, or one that pip
 # makes in build/python. Without a network the tests skip and name what is missing. torch, transformers and lm-eval take
-# some gigabytes, so they come only if there is room; the tests that need them skip otherwise.
+# some gigabytes and minutes, so they come only if there is room, and no limit of time; otherwise the tests that need them
+# skip.
 python_packages() {
     local packages='cffi jsonschema matplotlib mypy numpy pytest rouge-score setuptools wheel' room
     [ -z "${PYTHON-}" ] || return 0
@@ -134,7 +135,7 @@ python_packages() {
         # shellcheck disable=SC2086
         { python3 -m venv build/python </dev/null >>build/python.log 2>&1 && pip_installs 300 $packages; } || return 0
         room=$(df -Pk build | awk 'NR == 2 { print int($4 / 1048576) }')
-        [ "$room" -lt 16 ] || pip_installs 900 torch transformers lm-eval || :
+        [ "$room" -lt 16 ] || [ -n "${KVCULL_CHECK_SECONDS-}" ] || pip_installs 900 torch transformers lm-eval || :
         : >build/python/ready
     fi
     export PYTHON=$PWD/build/python/bin/python
