@@ -127,7 +127,7 @@ static void every_table(void **state) {
     static const struct {
         const char *name;
         unsigned rows;
-    } tables[] = {{"attention-decode", 21},
+    } tables[] = {{"attention-decode", 57},
                   {"attention-prefill", 33},
                   {"attention-int8", 12},
                   {"select", 80},
