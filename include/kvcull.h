@@ -121,7 +121,7 @@ enum kvc_type {
     KVC_FP8 = KVC_TYPES, /**< FP8 weights of Hugging Face folders with float32 scales; exists in memory only */
     KVC_ALL_TYPES,       /**< number of all types of weights */
     /* Types of cache entries only. Keys and values are rotated by a Walsh-Hadamard transform before they are stored.
-     * Keys are then stored less the mean of the session's first keys (docs/reference/entry-types.md). */
+     * The mean of the session's first keys is then subtracted from the keys (docs/reference/entry-types.md). */
     KVC_Q4H = KVC_ALL_TYPES, /**< blocks of 32 values, 4 bits each */
     KVC_Q5H,                 /**< 5 bits each */
     KVC_Q6H,                 /**< 6 bits each */

@@ -63,9 +63,8 @@ static bool forks(const struct serve_request *request) { return request->values.
 
 bool serve_wants_rows(const struct serve_request *request) { return request->values.echo && request->logprobs; }
 
-/* Returns false if a session that had computed the whole prompt at once could have other entries: if fewer first keys
- * than possible gave the mean that is subtracted from its keys. Policies that evict at the prompt's end differ anyway.
- */
+/* Returns true if the mean that the session subtracts from its keys is that of a session which computes the whole
+ * prompt anew. Policies with a stage give other results after a continued session anyway. */
 static bool continues_exactly(const struct serve_cached *kept, const struct serve_request *request) {
     struct kvc_session_stats stats;
     if (request->stages != 0 || !kvc_type_is_rotated(kvc_session_cache_type(kept->session).key))

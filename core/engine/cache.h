@@ -9,7 +9,7 @@
 struct kvc_cache_layer {
     struct kvc_lists lists;
     uint32_t *count;    /* [lists.kv_heads]: host copy of lists.count */
-    uint32_t mean_rows; /* number of keys in the mean that keys are stored less of; 0: unknown (centre.h) */
+    uint32_t mean_rows; /* number of keys whose mean is subtracted from all keys; 0: unknown (centre.h) */
     bool stale;         /* an eviction has made the lists shorter than `count` */
     uint32_t before;    /* number of lists in the layers below */
     uint32_t *blocks;   /* host copy of lists.blocks */

@@ -1,8 +1,8 @@
 /* centre.c - subtracts the mean of a session's first keys, the centre, from all of its keys. The keys of a head lie
- * around a point far from zero, so what is left is smaller and loses less when it is rounded to a few bits. Every score
- * of a query in the head becomes smaller by the same number, so attention stays the same, unless the model caps its
- * scores or has attention sinks. A session has centres if its keys have a rotated type and no method reads whole keys
- * (kvc_policy_centres). */
+ * around a point far from zero. The differences from the mean are smaller, and rounding them to a few bits loses less.
+ * All scores of a query change by the same number, so attention stays the same, unless the model caps its scores or has
+ * attention sinks. A session has centres if its keys have a rotated type and no method reads whole keys
+ * (kvc_policy_centres). In a model with caps or sinks they stay unused, because forecasts do not know these. */
 #include "core/engine/centre.h"
 
 #include "core/base/assert.h"

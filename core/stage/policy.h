@@ -90,8 +90,8 @@ enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const st
 enum kvc_status kvc_policy_check_types(const struct kvc_policy *policy, struct kvc_entry_types types,
                                        struct kvc_error *error);
 
-/* Returns true if keys are stored less the mean of the session's first keys (core/engine/centre.h): their type is
- * rotated, and no method reads whole keys or rotates them again. */
+/* Returns true if the mean of the session's first keys is subtracted from keys (core/engine/centre.h): the keys' type
+ * is rotated, and no method reads whole keys or rotates them again. */
 bool kvc_policy_centres(const struct kvc_policy *policy, struct kvc_entry_types types);
 
 /* Returns the maximum number of a prompt's last queries that a method reads. */

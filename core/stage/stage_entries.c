@@ -16,7 +16,7 @@ static enum kvc_status whole_keys(const struct kvc_stage *stage, struct kvc_erro
     if (!stage->session->centres)
         return KVC_OK;
     return kvc_fail(error, KVC_USAGE,
-                    "policy: keys are stored less their mean: the method's class must have whole_keys = true");
+                    "policy: a mean is subtracted from the keys: the method's class must have whole_keys = true");
 }
 
 enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,

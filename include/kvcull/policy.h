@@ -528,7 +528,7 @@ struct kvc_policy_class {
     uint32_t (*surplus)(const struct kvc_values *values);
     bool channels; /**< it reads single channels of keys or values, so it needs entries of a type that is not rotated */
     bool whole_keys;    /**< it calls kvc_stage_entry_scores with KVC_ENTRY_NORM or KVC_ENTRY_APART, or
-                             kvc_stage_mix_redundancy: entries of rotated types then do not store keys less their mean */
+                             kvc_stage_mix_redundancy: no mean is then subtracted from keys of rotated types */
     bool compares_keys; /**< its decode stage calls kvc_stage_mix_redundancy, which needs memory before the step */
     /** Returns true if every query head has its own list of entries. */
     bool (*per_head)(const struct kvc_values *values);

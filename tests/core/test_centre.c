@@ -1,5 +1,5 @@
-/* test_centre.c - the mean that keys of rotated types are stored without: stored keys are those of a session with
- * float32 entries, rotated, less the mean of the first ones, after prompts, steps, forks and saving. Methods that read
+/* test_centre.c - the mean that is subtracted from keys of rotated types: stored keys are those of a session with
+ * float32 entries, rotated, minus the mean of the first ones, after prompts, steps, forks and saving. Methods that read
  * whole keys get whole keys. */
 #include <math.h>
 
@@ -69,7 +69,7 @@ static void check_keys(struct kvc_session *whole, struct kvc_session *stored, ui
         free(s);
     }
     assert_true(!first || first > ROWS || type == KVC_Q4H ||
-                least < 0.5); /* six bits tell whole keys from keys less their mean */
+                least < 0.5); /* six bits suffice to see a missing subtraction */
 }
 
 static void go(struct kvc_session *session, size_t from, size_t rows, size_t steps) {

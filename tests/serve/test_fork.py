@@ -58,7 +58,7 @@ def what_it_is():
 
 
 def means():
-    """With keys that are stored less the mean of the first 256, a session with fewer is not continued."""
+    """The mean of the first 256 keys is subtracted: a session whose first prompt was shorter is not continued."""
     for length, continued in ((30, False), (255, False), (256, True)):
         first = (text * 3)[:length]
         ask(first, max_tokens=0)

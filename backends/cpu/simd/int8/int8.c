@@ -182,27 +182,37 @@ static void run_gemm(struct job *job) {
     kvc_threads_run(job->cpu->threads, job->runs * job->parts, panel_task, job);
 }
 
-void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_linear_int8 *args) {
-    const struct kvc_weight *w = args->w;
-    struct job job = {.cpu = cpu, .kernels = kernels};
-    if (args->rows == 0 || w->outputs == 0)
+/* Returns a call without activations. */
+static struct kvc_int8_call call_of(struct kvc_span y, const struct kvc_weight *w, struct kvc_span bias,
+                                    uint32_t rows) {
+    KVC_ASSERT(kvc_span_holds(y, (uint64_t)rows * w->outputs));
+    return (struct kvc_int8_call){.y = kvc_span_data(y),
+                                  .bias = bias.buffer ? kvc_span_data(bias) : NULL,
+                                  .w = w->data,
+                                  .type = w->type,
+                                  .row_bytes = w->row_bytes,
+                                  .rows = rows,
+                                  .K = (size_t)w->inputs,
+                                  .N = (size_t)w->outputs};
+}
+
+static void run_call(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_int8_call *call) {
+    struct job job = {.cpu = cpu, .kernels = kernels, .call = *call};
+    if (call->rows == 0 || call->N == 0)
         return;
-    job.call = (struct kvc_int8_call){.y = kvc_span_data(args->y),
-                                      .bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL,
-                                      .quant = kvc_span_data(args->x.quant),
-                                      .scale = kvc_span_data(args->x.scale),
-                                      .sum = kvc_span_data(args->x.sum),
-                                      .w = w->data,
-                                      .type = w->type,
-                                      .row_bytes = w->row_bytes,
-                                      .rows = args->rows,
-                                      .K = (size_t)w->inputs,
-                                      .N = (size_t)w->outputs};
-    KVC_ASSERT(job.call.K % KVC_INT8_BLOCK == 0 && kvc_span_holds(args->y, (uint64_t)args->rows * w->outputs));
-    if (args->rows <= kernels->few)
+    if (call->rows <= kernels->few)
         run_small_batch(&job);
     else
         run_gemm(&job);
+}
+
+void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_linear_int8 *args) {
+    struct kvc_int8_call call = call_of(args->y, args->w, args->bias, args->rows);
+    KVC_ASSERT(call.K % KVC_INT8_BLOCK == 0);
+    call.quant = kvc_span_data(args->x.quant);
+    call.scale = kvc_span_data(args->x.scale);
+    call.sum = kvc_span_data(args->x.sum);
+    run_call(cpu, kernels, &call);
 }
 
 /* Runs the experts one after another. */
@@ -216,25 +226,11 @@ void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *ke
 }
 
 void kvc_int16_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_linear_int16 *args) {
-    const struct kvc_weight *w = args->w;
-    struct job job = {.cpu = cpu, .kernels = kernels};
-    if (args->rows == 0 || w->outputs == 0)
-        return;
-    job.call = (struct kvc_int8_call){.y = kvc_span_data(args->y),
-                                      .bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL,
-                                      .wide_quant = kvc_span_data(args->x.quant),
-                                      .scale = kvc_span_data(args->x.scale),
-                                      .w = w->data,
-                                      .type = w->type,
-                                      .row_bytes = w->row_bytes,
-                                      .rows = args->rows,
-                                      .K = (size_t)w->inputs,
-                                      .N = (size_t)w->outputs};
-    KVC_ASSERT(job.call.K % KVC_INT16_BLOCK == 0 && kvc_span_holds(args->y, (uint64_t)args->rows * w->outputs));
-    if (args->rows <= kernels->few)
-        run_small_batch(&job);
-    else
-        run_gemm(&job);
+    struct kvc_int8_call call = call_of(args->y, args->w, args->bias, args->rows);
+    KVC_ASSERT(call.K % KVC_INT16_BLOCK == 0);
+    call.wide_quant = kvc_span_data(args->x.quant);
+    call.scale = kvc_span_data(args->x.scale);
+    run_call(cpu, kernels, &call);
 }
 
 void kvc_int16_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
