@@ -1,6 +1,6 @@
 # the default configuration
 check_plain() {
     build_in build
-    python_packages
+    python_packages large
     run_tests plain build
 }

@@ -119,24 +119,26 @@ pip_installs() {
         </dev/null >>build/python.log 2>&1
 }
 
-# python_packages: exports PYTHON, an interpreter that has what the Python tests need: the system's, or one that pip
-# makes in build/python. Without a network the tests skip and name what is missing. torch, transformers and lm-eval take
-# some gigabytes and minutes, so they come only if there is room, and no limit of time; otherwise the tests that need them
-# skip.
+# python_packages [large]: exports PYTHON, an interpreter that has what the Python tests need: the system's, or one that
+# pip makes in build/python. Without a network the tests skip and name what is missing. torch, transformers and lm-eval
+# take some gigabytes and minutes. They come with `large`, if there is room and no limit of time; otherwise the tests that
+# need them skip.
 python_packages() {
     local packages='cffi jsonschema matplotlib mypy numpy pytest rouge-score setuptools wheel' room
     [ -z "${PYTHON-}" ] || return 0
     if [ ! -e build/python/ready ]; then
-        python3 -c 'import cffi, matplotlib, mypy, numpy, pytest, rouge_score, setuptools, wheel, pip, torch, transformers, lm_eval' \
+        python3 -c 'import cffi, jsonschema, matplotlib, mypy, numpy, pytest, rouge_score, setuptools, wheel, pip' \
             2>/dev/null && return
         mkdir -p build
         (provide venv) >build/python.log 2>&1
         rm -rf build/python
         # shellcheck disable=SC2086
         { python3 -m venv build/python </dev/null >>build/python.log 2>&1 && pip_installs 300 $packages; } || return 0
-        room=$(df -Pk build | awk 'NR == 2 { print int($4 / 1048576) }')
-        [ "$room" -lt 16 ] || [ -n "${KVCULL_CHECK_SECONDS-}" ] || pip_installs 900 torch transformers lm-eval || :
         : >build/python/ready
+    fi
+    room=$(df -Pk build | awk 'NR == 2 { print int($4 / 1048576) }')
+    if [ "${1-}" = large ] && [ -z "${KVCULL_CHECK_SECONDS-}" ] && [ "$room" -ge 16 ] && [ ! -e build/python/large ]; then
+        pip_installs 900 torch transformers lm-eval && : >build/python/large
     fi
     export PYTHON=$PWD/build/python/bin/python
 }
