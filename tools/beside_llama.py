@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""beside_llama.py - compares prefill, decode and batched decode of kvcull and llama.cpp on the same GGUF files.
+"""beside_llama.py - compares prefill, decode and batched decode of kvcull with llama.cpp and OpenVINO GenAI on the
+same GGUF files.
 
     tools/beside_llama.py [options] MODEL...          # files as they are
     tools/beside_llama.py [options] --shape llama-3.2-1b --types q8_0,q4_0,q4_k,f16
+    tools/beside_llama.py [options] --beside openvino --entries q8_0 models-local/smollm2.gguf
 
-In each round, llama.cpp and each arithmetic of kvcull take a turn; each round begins with another one. A turn
-measures the prefill of --prompt random tokens (the fastest of --repeat), and then the median of --gen decode steps,
-for one sequence alone and for --batch at once. A ratio is kvcull's tokens per second divided by llama.cpp's in the
-same round. The table has medians, and quartiles of the ratios. Both programs use F16 entries. Both compute the
-logits of every step, but not of the prompt. Needs llama-cpp-python; the error message says how to install it.
+In each round, each program of --beside and each arithmetic of kvcull take a turn; each round begins with another one.
+A turn measures the prefill of --prompt random tokens (the fastest of --repeat), and then the median of --gen decode
+steps, for one sequence alone and for --batch at once. A ratio is kvcull's tokens per second divided by the other
+program's in the same round. The table has medians, and quartiles of the ratios. The cache entries of all programs
+have the type of --entries; OpenVINO's 8 bits (u8) stand for q8_0. kvcull and llama.cpp compute the logits of every
+step, but not of the prompt. OpenVINO's prefill ends with the first token of the answer, and it decodes no batch.
+Needs llama-cpp-python or openvino-genai; the error message says how to install each.
 """
 import argparse
 import datetime
@@ -19,6 +23,7 @@ import statistics
 import sys
 import time
 
+from openvino_engine import OpenVino, bring_openvino
 from llama_engine import (Llama, add_model_options, bring_llama, every_model, fail, kvcull, kvcull_json, parse,
                           positive, positives)
 
@@ -53,7 +58,7 @@ class Kvcull:
 
     def __init__(self, arguments, path, math):
         self.arguments, self.math = arguments, math
-        self.common = ["bench", "-m", path, "--math", math, "-q", "--kv", "full"]
+        self.common = ["bench", "-m", path, "--math", math, "-q", "--kv", "full", "--kv-type", arguments.entries]
 
     def turn(self, threads):
         a, speeds = self.arguments, {}
@@ -69,15 +74,17 @@ class Kvcull:
         return speeds
 
 
-class Elsewhere:
+class LlamaTurns:
     """Runs llama.cpp's turns: one model in memory, one context for prompts and single steps, one for batches."""
 
     def __init__(self, arguments, lib, path):
         self.arguments = arguments
         longest = max(*arguments.prompt, arguments.prompt[0] + arguments.gen)
-        self.single = Llama(lib, path, longest)
+        self.single = Llama(lib, path, longest, cache=arguments.entries)
         batch = max(arguments.batches)
-        self.many = Llama(lib, path, arguments.prompt[0] + arguments.gen, batch) if batch > 1 else None
+        self.many = None
+        if batch > 1:
+            self.many = Llama(lib, path, arguments.prompt[0] + arguments.gen, batch, cache=arguments.entries)
         self.random = random.Random(1)
         self.turn(1, warm=True)
 
@@ -123,14 +130,63 @@ class Elsewhere:
         return speeds
 
 
+class OpenVinoTurns:
+    """Runs OpenVINO's turns: a model for each number of threads, which is chosen when a model is loaded."""
+
+    def __init__(self, arguments, lib, path):
+        self.arguments, self.lib, self.path = arguments, lib, path
+        self.random = random.Random(1)
+        self.load(arguments.threads[0])
+
+    def load(self, threads):
+        self.model, self.threads = OpenVino(self.lib, self.path, threads, self.arguments.entries), threads
+        self.generate(min(self.arguments.prompt[0], 64), 1)
+
+    def close(self):
+        self.model = None
+
+    def generate(self, prompt, steps):
+        """Returns the seconds of the prefill and the median of the steps after it."""
+        return self.model.generate([self.random.randrange(self.model.vocab) for _ in range(prompt)], steps)
+
+    def turn(self, threads):
+        a, speeds = self.arguments, {}
+        if self.threads != threads:
+            self.load(threads)
+        for prompt in a.prompt:
+            speeds["prefill", prompt] = prompt / min(self.generate(prompt, 1)[0] for _ in range(a.repeat))
+        speeds["decode", 1] = 1 / self.generate(a.prompt[0], a.gen)[1]
+        return speeds
+
+
+OTHERS = {"llama": ("llama.cpp", bring_llama, LlamaTurns), "openvino": ("OpenVINO", bring_openvino, OpenVinoTurns)}
+
+
 def name_of(what):
     kind, count = what
     return f"prefill {count}" if kind == "prefill" else "decode" if count == 1 else f"decode, batch {count}"
 
 
-def measure(arguments, lib, name, path):
+def cells_of(rounds, what, arguments):
+    """Returns one row's cells: a speed for each program, and a ratio for each pair. An empty cell: not measured."""
+    names, cells = [*arguments.beside, *arguments.math], []
+    for player in names:
+        measured = [turns[player][what] for turns in rounds if what in turns[player]]
+        cells.append(f"{statistics.median(measured):.4g}" if measured else "")
+    for other, math in pairs(arguments):
+        ratios = [turns[math][what] / turns[other][what] for turns in rounds if what in turns[other]]
+        low, middle, high = quartiles(ratios) if ratios else (0, 0, 0)
+        cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})" if ratios else "")
+    return cells
+
+
+def pairs(arguments):
+    return [(other, math) for other in arguments.beside for math in arguments.math]
+
+
+def measure(arguments, libs, name, path):
     """Prints the table rows of one file."""
-    players = {"llama": Elsewhere(arguments, lib, path)}
+    players = {other: OTHERS[other][2](arguments, libs[other], path) for other in arguments.beside}
     players.update({math: Kvcull(arguments, path, math) for math in arguments.math})
     order = list(players)
     for threads in arguments.threads:
@@ -142,14 +198,17 @@ def measure(arguments, lib, name, path):
                 note(f"{name}, {threads} threads, round {r + 1} of {arguments.rounds}: {player}")
                 turns[player] = players[player].turn(threads)
             rounds.append(turns)
-        for what in rounds[0]["llama"]:
-            cells = [name, str(threads), name_of(what)]
-            cells += [f"{statistics.median(turns[player][what] for turns in rounds):.4g}" for player in order]
-            for math in arguments.math:
-                low, middle, high = quartiles([turns[math][what] / turns["llama"][what] for turns in rounds])
-                cells.append(f"{middle:.2f} ({low:.2f} to {high:.2f})")
+        for what in rounds[0][arguments.math[0]]:
+            cells = [name, str(threads), name_of(what), *cells_of(rounds, what, arguments)]
             print("| " + " | ".join(cells) + " |", flush=True)
-    players["llama"].close()
+    for other in arguments.beside:
+        players[other].close()
+
+
+def described(other, lib):
+    if other == "openvino":
+        return f"openvino-genai {lib.__version__}"
+    return f"llama-cpp-python {lib.__version__} ({lib.llama_print_system_info().decode().strip(' |')})"
 
 
 def main():
@@ -165,22 +224,27 @@ def main():
     parser.add_argument("--repeat", type=positive, default=2, metavar="N", help="prefills of a turn (2)")
     parser.add_argument("--rounds", type=positive, default=5, metavar="N", help="rounds (5)")
     parser.add_argument("--math", default=",".join(MATHS), metavar="LIST", help="arithmetics of kvcull (float,int8)")
+    parser.add_argument("--beside", default="llama", metavar="LIST", help="other programs: llama, openvino (llama)")
+    parser.add_argument("--entries", default="f16", metavar="TYPE", choices=["f16", "q8_0"],
+                        help="type of the cache entries of all programs: f16 or q8_0 (f16)")
     arguments = parse(parser)
-    arguments.math = arguments.math.split(",")
-    if not set(arguments.math) <= {*MATHS, "fast"}:
-        fail(f"--math: {','.join(arguments.math)}: float, int8 or fast", 2)
+    arguments.math, arguments.beside = arguments.math.split(","), arguments.beside.split(",")
+    if not set(arguments.math) <= {*MATHS, "int16", "fast"}:
+        fail(f"--math: {','.join(arguments.math)}: float, int8, int16 or fast", 2)
+    if not set(arguments.beside) <= {*OTHERS}:
+        fail(f"--beside: {','.join(arguments.beside)}: llama or openvino", 2)
     arguments.batches = sorted({1, arguments.batch})
-    lib = bring_llama()
+    libs = {other: OTHERS[other][1]() for other in arguments.beside}
     version = kvcull(arguments.kvcull, "--version").splitlines()[0]
     print(f"{processor()}, {os.cpu_count()} cores, {datetime.date.today()}; {version};\n"
-          f"llama-cpp-python {lib.__version__} ({lib.llama_print_system_info().decode().strip(' |')}).\n"
-          f"{arguments.rounds} rounds, the fastest of {arguments.repeat} prefills, the median of {arguments.gen} "
-          "steps; tokens per second.\n")
-    head = ["file", "threads", "what", "llama.cpp", *arguments.math]
-    head += [f"{math} / llama.cpp" for math in arguments.math]
+          + "".join(f"{described(other, lib)}.\n" for other, lib in libs.items())
+          + f"{arguments.rounds} rounds, the fastest of {arguments.repeat} prefills, the median of {arguments.gen} "
+          f"steps; {arguments.entries} entries; tokens per second.\n")
+    head = ["file", "threads", "what", *(OTHERS[other][0] for other in arguments.beside), *arguments.math]
+    head += [f"{math} / {OTHERS[other][0]}" for other, math in pairs(arguments)]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|", flush=True)
     for name, path in every_model(arguments):
-        measure(arguments, lib, name, path)
+        measure(arguments, libs, name, path)
 
 
 if __name__ == "__main__":

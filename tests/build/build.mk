@@ -30,7 +30,8 @@ BUILD_TESTS = \
 	tests/tools/test_gpu_check.sh \
 	tests/tools/test_ranks_plan.sh
 SHELL_TESTS += $(BUILD_TESTS)
-EXTRA_DIST += $(BUILD_TESTS) tests/build/install_use.cc tests/build/comments.awk tests/build/commands.awk tests/build/recipes.py tests/tools/llama_cpp.py
+EXTRA_DIST += $(BUILD_TESTS) tests/build/install_use.cc tests/build/comments.awk tests/build/commands.awk tests/build/recipes.py tests/tools/llama_cpp.py \
+    tests/tools/openvino.py tests/tools/openvino_genai.py
 
 # Prints hashes of everything; also built for other machines by tests/cross/run.sh.
 noinst_PROGRAMS += tests/cross/driver

@@ -1,7 +1,7 @@
 #!/bin/sh
 # tools/beside_llama.py, tools/int8_distance.py and tools/entry_distance.py with a llama_cpp that is kvcull itself
-# (tests/tools/llama_cpp.py): every cell of their tables, a distance of zero, a known distance, errors. PYTHON is an
-# interpreter; only distances need numpy.
+# (tests/tools/llama_cpp.py): every cell of their tables, a distance of zero, a known distance, errors. beside_llama.py
+# also with an OpenVINO of known speed. PYTHON is an interpreter; distances and OpenVINO need numpy.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 python=${PYTHON:-python3}
@@ -10,8 +10,8 @@ PYTHONDONTWRITEBYTECODE=yes
 TMPDIR=$work/temporary
 export PYTHONDONTWRITEBYTECODE TMPDIR
 mkdir "$TMPDIR" "$work/none" "$work/fake"
-cp "$source/tests/tools/llama_cpp.py" "$work/fake"
-echo 'raise ImportError' >"$work/none/llama_cpp.py"
+cp "$source/tests/tools/llama_cpp.py" "$source/tests/tools/openvino_genai.py" "$source/tests/tools/openvino.py" "$work/fake"
+echo 'raise ImportError' | tee "$work/none/llama_cpp.py" >"$work/none/openvino_genai.py"
 # tool NAME ARGUMENTS...
 tool() {
     name=$1
@@ -46,7 +46,12 @@ for name in beside_llama int8_distance entry_distance; do
 done
 wrong 2 'q9: not a type of entries' entry_distance --entries q4_0,q9 "$work/tiny.gguf"
 wrong 2 'q4h: f16 or one of' entry_distance --beside q4h "$work/tiny.gguf"
-wrong 2 'exact8: float, int8 or fast' beside_llama --math float,exact8 "$work/tiny.gguf"
+wrong 2 'exact8: float, int8, int16 or fast' beside_llama --math float,exact8 "$work/tiny.gguf"
+wrong 2 'vllm: llama or openvino' beside_llama --beside llama,vllm "$work/tiny.gguf"
+wrong 2 'entries: invalid choice' beside_llama --entries q9 "$work/tiny.gguf"
+modules=$work/none
+wrong 4 'no openvino_genai in .*pip install' beside_llama --beside openvino "$work/tiny.gguf"
+modules=
 wrong 4 'none/kvcull: .*./dev build' beside_llama --kvcull "$work/none/kvcull" "$work/tiny.gguf"
 
 # A row for each of four measurements, with a ratio and quartiles for each arithmetic.
@@ -65,7 +70,20 @@ that 'made models' [ $status = 0 ]
 that 'two of them' [ "$(grep -c '^| tiny \(q4_0\|f16\) | 1 | ' "$work/out")" = 4 ]
 nothing_left "$TMPDIR"
 
-"$python" -c 'import numpy' 2>/dev/null || { echo 'distances are not tried: no numpy'; finish; exit; }
+"$python" -c 'import numpy' 2>/dev/null || { echo 'distances and OpenVINO are not tried: no numpy'; finish; exit; }
+# OpenVINO answers 10 prompts and 100 steps a second here, and decodes no batch.
+tool beside_llama --beside llama,openvino --rounds 1 --repeat 2 --gen 2 --prompt 8 --batch 2 --threads 1,2 --math int8 \
+    --entries q8_0 "$work/tiny.gguf"
+that 'three programs' [ $status = 0 ]
+for threads in 1 2; do
+    row="^\| tiny.gguf \| $threads \|"
+    ratio="$number \($number to $number\)"
+    that 'prefill' grep -qE "$row prefill 8 \| $number \| 80 \| $number \| $ratio \| $ratio \|\$" "$work/out"
+    that 'decode' grep -qE "$row decode \| $number \| 100 \| $number \| $ratio \| $ratio \|\$" "$work/out"
+    that 'batch' grep -qE "$row decode, batch 2 \| $number \|  \| $number \| $ratio \|  \|\$" "$work/out"
+done
+cp "$work/tiny.gguf" "$work/tiny.bin"
+wrong 4 'tiny.bin: OpenVINO cannot load it: not a file of this kind' beside_llama --beside openvino "$work/tiny.bin"
 i=0
 while [ $i -lt 12 ]; do
     echo 'then the old sailor found the red kettle near the harbor . the magic number for lantern 48 21 .'
