@@ -160,7 +160,9 @@ KVC_DEVICE void kvc_tile_values(kvc_u32 type, struct kvc_tile t, kvc_u32 here, k
 }
 
 /* Defines the kernel of a tile. `memory` declares what take_scores and sum_values need beside the tile. These two
- * compute the scores, and the sums of values, of `here` heads from head g0 of the group on. */
+ * compute the scores, and the sums of values, of `here` heads from head g0 of the group on. This is a macro because the
+ * two are calls with different arguments for floats and for integers, OpenCL C has no pointers to functions, and only a
+ * kernel may declare local memory. */
 #define KVC_ATTENTION_TILE(name, arguments, memory, take_scores, sum_values)                                           \
     KVC_GROUP_KERNEL(attention_tile_##name) arguments {                                                                \
         memory;                                                                                                        \

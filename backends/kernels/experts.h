@@ -111,31 +111,34 @@ KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 expert
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
         kvc_u64 first_row, kvc_u64 count, KVC_SPAN(const float, bias), KVC_SPAN(const kvc_u32, first),                 \
         kvc_u32 experts, kvc_u32 across
+KVC_DEVICE void kvc_expert_linear(kvc_u32 type, KVC_EXPERT_ARGUMENTS, KVC_LOCAL float *shared_sum) {
+    const kvc_u32 pair = KVC_GROUP_ID(0) / across, block = KVC_GROUP_ID(0) % across;
+    const kvc_u32 e = kvc_expert_of(first_buffer + first_offset, experts, pair);
+    const kvc_u32 before = pair - first_buffer[first_offset + e];
+    const kvc_u32 after = first_buffer[first_offset + e + 1] - pair,
+                  here = after < KVC_EXPERT_ROWS ? after : KVC_EXPERT_ROWS;
+    KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)pair * K;
+    if (before % KVC_EXPERT_ROWS) /* the same for the whole group */
+        return;
+    for (kvc_u32 each = 0; each < KVC_EACH; each++) {
+        const kvc_u64 n = ((kvc_u64)block * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;
+        const kvc_u64 at = (kvc_u64)e * N + n - first_row;
+        const bool mine = n < N && at < count;
+        struct kvc_lanes sum[KVC_EXPERT_ROWS];
+        kvc_sum_rows(type, sum, KVC_EXPERT_ROWS, x, here, w + (mine ? at : 0) * row_bytes, K);
+        for (int i = 0; i < KVC_EXPERT_ROWS; i++) { /* for all rows, so that no barrier is conditional */
+            const float value = kvc_lanes_sum(sum[i], shared_sum);
+            if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && mine)
+                y_buffer[y_offset + (kvc_u64)(pair + i) * N + n] =
+                    bias_buffer ? value + bias_buffer[bias_offset + (kvc_u64)e * N + n] : value;
+        }
+    }
+}
 #define KVC_EXPERT_LINEAR(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                            \
     KVC_GROUP_KERNEL(experts_##name)(KVC_EXPERT_ARGUMENTS) {                                                           \
         KVC_SHARED float shared_sum[KVC_SUM_FLOATS];                                                                   \
-        const kvc_u32 pair = KVC_GROUP_ID(0) / across, block = KVC_GROUP_ID(0) % across;                               \
-        const kvc_u32 e = kvc_expert_of(first_buffer + first_offset, experts, pair);                                   \
-        const kvc_u32 before = pair - first_buffer[first_offset + e];                                                  \
-        const kvc_u32 after = first_buffer[first_offset + e + 1] - pair,                                               \
-                      here = after < KVC_EXPERT_ROWS ? after : KVC_EXPERT_ROWS;                                        \
-        KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)pair * K;                                           \
-        if (before % KVC_EXPERT_ROWS)                                                                                  \
-            return;                                                                                                    \
-        for (kvc_u32 each = 0; each < KVC_EACH; each++) {                                                              \
-            const kvc_u64 n = ((kvc_u64)block * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;           \
-            const kvc_u64 at = (kvc_u64)e * N + n - first_row;                                                         \
-            const bool mine = n < N && at < count;                                                                     \
-            KVC_GLOBAL const kvc_u8 *weight = w + (mine ? at : 0) * row_bytes;                                         \
-            struct kvc_lanes sum[KVC_EXPERT_ROWS];                                                                     \
-            kvc_sum_rows(KVC_K_##NAME, sum, KVC_EXPERT_ROWS, x, here, weight, K);                                      \
-            for (int i = 0; i < KVC_EXPERT_ROWS; i++) {                                                                \
-                float value = kvc_lanes_sum(sum[i], shared_sum);                                                       \
-                if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && mine)                                    \
-                    y_buffer[y_offset + (kvc_u64)(pair + i) * N + n] =                                                 \
-                        bias_buffer ? value + bias_buffer[bias_offset + (kvc_u64)e * N + n] : value;                   \
-            }                                                                                                          \
-        }                                                                                                              \
+        kvc_expert_linear(KVC_K_##NAME, y_buffer, y_offset, x_buffer, x_offset, w, row_bytes, K, N, first_row, count,  \
+                          bias_buffer, bias_offset, first_buffer, first_offset, experts, across, shared_sum);          \
     }
 KVC_ALL_WEIGHT_TYPES(KVC_EXPERT_LINEAR, )
 

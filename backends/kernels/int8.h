@@ -65,25 +65,23 @@ KVC_DEVICE float kvc_int8_add_block(float lane, const struct kvc_int8_view *x, k
     return has_minimum ? kvc_int8_take(second->minimum, scale, sum[1], lane) : lane;
 }
 
-/* Computes lane l of one output for rows 0 .. here - 1 of x, from the blocks l, l + 8, .. of each row. */
-#define KVC_INT8_LANE(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                                   \
-    KVC_DEVICE void kvc_int8_lane_##name(float *lane, kvc_u32 l, kvc_bytes w, const struct kvc_int8_view *x,           \
-                                         kvc_u32 here) {                                                               \
-        for (kvc_u32 r = 0; r < here; r++)                                                                             \
-            lane[r] = 0.0f;                                                                                            \
-        for (kvc_u64 b = l; b < x->blocks; b += KVC_INT8_LANES) {                                                      \
-            const struct kvc_half_weights first = kvc_half_weights_##name(w, b, 0),                                    \
-                                          second = kvc_half_weights_##name(w, b, 1);                                   \
-            for (kvc_u32 r = 0; r < here; r++)                                                                         \
-                lane[r] = kvc_int8_add_block(lane[r], x, r * x->blocks + b, &first, &second,                           \
-                                             KVC_INT8_WIDTH_##NAME == 32, KVC_INT8_HAS_MIN_##NAME);                    \
-        }                                                                                                              \
+/* Computes lane l of one output for rows 0 .. here - 1 of x, from the blocks l, l + 8, .. of each row. The type is a
+ * constant of the caller. */
+KVC_DEVICE void kvc_int8_lane_of(kvc_u32 type, float *lane, kvc_u32 l, kvc_bytes w, const struct kvc_int8_view *x,
+                                 kvc_u32 here) {
+    const bool wide = !kvc_int8_narrow(type), has_minimum = kvc_int8_has_minimum(type);
+    for (kvc_u32 r = 0; r < here; r++)
+        lane[r] = 0.0f;
+    for (kvc_u64 b = l; b < x->blocks; b += KVC_INT8_LANES) {
+        const struct kvc_half_weights first = kvc_half_weights_of(type, w, b, 0),
+                                      second = kvc_half_weights_of(type, w, b, 1);
+        for (kvc_u32 r = 0; r < here; r++)
+            lane[r] = kvc_int8_add_block(lane[r], x, r * x->blocks + b, &first, &second, wide, has_minimum);
     }
-KVC_BLOCK_TYPES(KVC_INT8_LANE, )
-
+}
 #define KVC_INT8_LANE_CASE(a, NAME, name, gguf, elements, bytes, at, scales, wide, holds)                              \
     case KVC_K_##NAME:                                                                                                 \
-        kvc_int8_lane_##name(lane, l, w, x, here);                                                                     \
+        kvc_int8_lane_of(KVC_K_##NAME, lane, l, w, x, here);                                                           \
         break;
 KVC_DEVICE void kvc_int8_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w, const struct kvc_int8_view *x,
                               kvc_u32 here) {

@@ -35,28 +35,30 @@ KVC_DEVICE void kvc_sum_rows(kvc_u32 type, struct kvc_lanes *sum, int most, KVC_
                                         sum[i], left);
     }
 }
-/* w holds rows first .. first + count - 1 of the matrix. */
-#define KVC_LINEAR_FEW(name, type)                                                                                     \
+/* Computes a group's outputs for KVC_SMALL_BATCH rows from `row` on, or for the rows that are left. w holds rows
+ * first .. first + count - 1 of the matrix. */
+KVC_DEVICE void kvc_linear_few(kvc_u32 type, KVC_LINEAR_ARGUMENTS, KVC_LOCAL float *shared_sum) {
+    const kvc_u32 row = KVC_GROUP_ID(1) * KVC_SMALL_BATCH,
+                  here = rows - row < KVC_SMALL_BATCH ? rows - row : KVC_SMALL_BATCH;
+    KVC_GLOBAL const float *x = x_buffer + x_offset + row * K;
+    for (kvc_u32 each = 0; each < KVC_EACH; each++) {
+        const kvc_u64 n = ((kvc_u64)KVC_GROUP_ID(0) * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;
+        struct kvc_lanes sum[KVC_SMALL_BATCH];
+        kvc_sum_rows(type, sum, KVC_SMALL_BATCH, x, here, w + (n < count ? n : 0) * row_bytes, K);
+        for (int i = 0; i < KVC_SMALL_BATCH; i++) { /* for all rows, so that no barrier is conditional */
+            const float value = kvc_lanes_sum(sum[i], shared_sum);
+            if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && n < count)
+                y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =
+                    bias_buffer ? value + bias_buffer[bias_offset + first + n] : value;
+        }
+    }
+}
+#define KVC_LINEAR_OF_TYPE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                           \
     KVC_GROUP_KERNEL(linear_##name)(KVC_LINEAR_ARGUMENTS) {                                                            \
         KVC_SHARED float shared_sum[KVC_SUM_FLOATS];                                                                   \
-        kvc_u32 row = KVC_GROUP_ID(1) * KVC_SMALL_BATCH,                                                               \
-                here = rows - row < KVC_SMALL_BATCH ? rows - row : KVC_SMALL_BATCH;                                    \
-        KVC_GLOBAL const float *x = x_buffer + x_offset + row * K;                                                     \
-        for (kvc_u32 each = 0; each < KVC_EACH; each++) {                                                              \
-            kvc_u64 n = ((kvc_u64)KVC_GROUP_ID(0) * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;       \
-            KVC_GLOBAL const kvc_u8 *weight = w + (n < count ? n : 0) * row_bytes;                                     \
-            struct kvc_lanes sum[KVC_SMALL_BATCH];                                                                     \
-            kvc_sum_rows(type, sum, KVC_SMALL_BATCH, x, here, weight, K);                                              \
-            for (int i = 0; i < KVC_SMALL_BATCH; i++) { /* for all rows, so that no barrier is conditional */          \
-                float value = kvc_lanes_sum(sum[i], shared_sum);                                                       \
-                if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && n < count)                               \
-                    y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =                                          \
-                        bias_buffer ? value + bias_buffer[bias_offset + first + n] : value;                            \
-            }                                                                                                          \
-        }                                                                                                              \
+        kvc_linear_few(KVC_K_##NAME, y_buffer, y_offset, x_buffer, x_offset, w, row_bytes, K, N, first, count,         \
+                       bias_buffer, bias_offset, rows, shared_sum);                                                    \
     }
-#define KVC_LINEAR_OF_TYPE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                           \
-    KVC_LINEAR_FEW(name, KVC_K_##NAME)
 KVC_ALL_WEIGHT_TYPES(KVC_LINEAR_OF_TYPE, )
 
 /* ---- many rows ---- */
