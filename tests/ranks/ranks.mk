@@ -15,7 +15,7 @@ RANKS_TESTS = \
 	tests/ranks/test_stopped.sh \
 	tests/ranks/test_trace.sh
 SHELL_TESTS += $(RANKS_TESTS)
-EXTRA_DIST += tests/ranks/lib.sh tests/ranks/mapped_pages.c tests/ranks/mpi.supp $(RANKS_TESTS)
+EXTRA_DIST += tests/ranks/lib.sh tests/ranks/mapped_pages.c tests/ranks/mpi.supp tests/ranks/wrong_rank.c $(RANKS_TESTS)
 check_PROGRAMS += tests/ranks/test_split
 noinst_PROGRAMS += tests/ranks/flow
 tests_ranks_flow_LDADD = libkvcull.la
