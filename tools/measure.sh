@@ -1,7 +1,7 @@
 #!/bin/sh
 # measure.sh - runs the benchmarks of one page of docs/measured on an idle machine and writes that page.
 #
-#     tools/measure.sh linear|attention|decode|methods|select|opencl|hashes [BUILD_FOLDER] > docs/measured/PAGE.md
+#     tools/measure.sh linear|attention|decode|methods|select|opencl [BUILD_FOLDER] > docs/measured/PAGE.md
 #
 # MEASURE_WITH: a command that runs each bench, for example one that keeps other programs off the machine.
 set -u
@@ -56,54 +56,6 @@ head_of_page() { # TITLE
         "$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
         "$($kvcull info backends | sed -n 's/^cpu *yes *[^ ]* *\([a-z0-9]*\).*/\1/p')" "$($kvcull --version | head -n 1)"
     printf 'Ratios compare measurements of the same run.\n\n'
-}
-
-# Prints one line per hash: the result of ref, and the backends that computed the same independently. The hashes of NEON
-# and riscv64 come from `./dev check --cross`, which leaves them in the build folder.
-hashes() {
-    work=$(mktemp -d) || exit 4
-    trap 'rm -rf "$work"' EXIT
-    for backend in ref all; do
-        "$kvcull" verify --backend $backend --against stored --json -q 2>>"$work/err" >"$work/$backend" || {
-            cat "$work/err" >&2
-            exit 1
-        }
-    done
-    printf 'Every operation has one hash of all results over its random shapes. Every method has the hash of all logits of a whole run\n'
-    printf 'of the bundled model (200 prompt tokens, 64 steps, F16 entries). `kvcull verify --against stored` ran each backend\n'
-    printf 'separately. The kept and read entries also had the stored hashes.\n\n'
-    cat "$work/ref" "$work/all" | awk '
-        /"backend":/ { backend = $2 } /"kind":/ { kind = $2 } /"name":/ { name = $2 } /"against":/ { against = $2 }
-        /"hash":/ {
-            gsub(/[",]/, "", backend); gsub(/[",]/, "", kind); sub(/^"/, "", name); sub(/",$/, "", name)
-            value = $2; gsub(/[",]/, "", value)
-            key = kind " " name
-            if (backend == "ref") { order[++count] = key; hash[key] = value }
-            else if (hash[key] != value) wrong = wrong " " backend ":" name
-            else with[key] = with[key] (with[key] ? ", " : "") backend
-        }
-        END {
-            print "| operation or method | hash on ref | the same on |\n|---|---|---|"
-            for (i = 1; i <= count; i++) {
-                name = order[i]; sub(/^[a-z]* /, "", name)
-                print "| " name " | `" hash[order[i]] "` | " with[order[i]] " |"
-            }
-            if (wrong) print "\nDIFFERENT:" wrong
-        }'
-    printf '\n'
-    "$kvcull" info backends | sed -n 's|^opencl:0: \(.*\)|opencl: \1\n|p'
-    for machine in aarch64:'NEON (aarch64)' riscv64:'Plain C (riscv64)'; do
-        here=$build/cross/native.hashes there=$build/cross/${machine%%:*}.hashes
-        if [ -s "$there" ] && cmp -s "$here" "$there"; then
-            printf '%s, emulated by qemu: the %s lines of `tests/cross/main.c` (operations with fewer cases, files, generations) equal\n' \
-                "${machine##*:}" "$(wc -l <"$here")"
-            printf 'those of this machine; hash of them all `%s`.\n\n' "$(cksum <"$there" | cut -d' ' -f1)"
-        else
-            printf '%s, emulated by qemu: not run for this page (`./dev check --cross` does, and compares).\n' "${machine##*:}"
-        fi
-    done
-    "$kvcull" info backends | grep -q '^cuda  *yes' ||
-        printf 'CUDA: not run, no device on this machine; its kernels run on an emulated device in `tests/backends/test_cuda`.\n'
 }
 
 case $page in
@@ -203,12 +155,8 @@ opencl)
     run 'How far --math fast (CLBlast) is from exact' "$kvcull" logits -m data/demo -f README.md --backend opencl \
         --math fast
     ;;
-hashes)
-    head_of_page 'Hashes of operations and whole runs'
-    hashes
-    ;;
 *)
-    printf 'measure.sh: give a page to measure: linear, attention, decode, methods, select, opencl or hashes\n' >&2
+    printf 'measure.sh: give a page to measure: linear, attention, decode, methods, select or opencl\n' >&2
     exit 2
     ;;
 esac
