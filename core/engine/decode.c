@@ -279,6 +279,21 @@ static enum kvc_status prepare(struct kvc_runner *runner, const struct kvc_parti
     return status;
 }
 
+/* Ends the step for a session, and returns its status. A session fails alone, or with all if the step failed. A step
+ * that was not prepared has changed no session. */
+static enum kvc_status end_session(struct kvc_session *session, enum kvc_status all, bool prepared) {
+    session->busy = false;
+    if (!prepared)
+        kvc_step_cancel(session);
+    else if (session->failed)
+        return session->failure.status;
+    else if (all == KVC_OK)
+        kvc_step_end(session);
+    else
+        session->failed = true;
+    return all;
+}
+
 /* Runs the step of the sessions that joined and ends it for each of them. Returns the first failure. */
 static enum kvc_status take_step(struct kvc_runner *runner, const struct kvc_participants *participants, float *logits,
                                  enum kvc_status *statuses, struct kvc_error *error) {
@@ -291,24 +306,15 @@ static enum kvc_status take_step(struct kvc_runner *runner, const struct kvc_par
     const enum kvc_status all = first; /* the status that all sessions share */
     for (uint32_t n = 0; n < participants->count; n++) {
         struct kvc_session *session = participants->session[n];
-        enum kvc_status status = all;
-        session->busy = false;
+        const uint32_t row = participants->row[n];
         session->sums.saturated += device->saturated - saturated;
         if (all == KVC_OK && logits && !session->failed)
-            check_finite(runner, session, n, logits + (size_t)participants->row[n] * runner->network->vocab);
-        if (!prepared) {
-            kvc_step_cancel(session);
-        } else if (session->failed) {
-            status = session->failure.status;
-            if (first == KVC_OK)
-                first = kvc_fail(error, status, "decode: session %u: %s", participants->row[n], session->failure.text);
-        } else if (all == KVC_OK) {
-            kvc_step_end(session);
-        } else {
-            session->failed = true;
-        }
+            check_finite(runner, session, n, logits + (size_t)row * runner->network->vocab);
+        const enum kvc_status status = end_session(session, all, prepared);
+        if (status != KVC_OK && first == KVC_OK)
+            first = kvc_fail(error, status, "decode: session %u: %s", row, session->failure.text);
         if (statuses)
-            statuses[participants->row[n]] = status;
+            statuses[row] = status;
     }
     return first;
 }

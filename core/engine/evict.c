@@ -230,7 +230,7 @@ static enum kvc_status check_positions(const int32_t *positions, size_t count, u
     return KVC_OK;
 }
 
-/* Notes the positions that a stage keeps in a layer of another process, for kvc_pipeline_keep. */
+/* Notes the positions that a stage keeps in a layer of another process, for kvc_pipeline_settle. */
 static void note_kept(struct kvc_stage *stage, const int32_t *const *positions, const size_t *counts) {
     struct kvc_packet *kept = &stage->session->kept;
     kvc_packet_put_number(kept, stage->layer);

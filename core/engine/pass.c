@@ -13,7 +13,6 @@
 #include "core/base/integers.h"
 #include "core/engine/centre.h"
 #include "core/engine/coordinator.h"
-#include "core/engine/pipeline.h"
 #include "core/engine/prune_rows.h"
 #include "core/engine/expired.h"
 #include "core/engine/trace.h"
@@ -204,10 +203,8 @@ static enum kvc_status end_prompt(struct kvc_session *session, const struct kvc_
     return status == KVC_OK ? kvc_prune_rows(session, source, error) : status;
 }
 
-/* Runs the pending prompt stages, in order, up to `layer`. `passed` is the last layer that the rows have passed. If a
- * higher layer chooses the entries of a layer, that layer's stage waits until the rows have passed the higher layer. */
-static enum kvc_status end_layers(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
-                                  uint32_t passed, struct kvc_error *error) {
+enum kvc_status kvc_pass_end_layers(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
+                                    uint32_t passed, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     while (status == KVC_OK && session->prompt.ended <= layer &&
            kvc_policy_decider(session->policy, session->prompt.ended, &session->runner->model,
@@ -225,7 +222,7 @@ static enum kvc_status pass_evict(struct kvc_session *session, const struct kvc_
         status = kvc_stage_call_chunk(&stage, error);
     }
     if (status == KVC_OK && session->prompt.last_chunk)
-        status = end_layers(session, source, layer, layer, error);
+        status = kvc_pass_end_layers(session, source, layer, layer, error);
     return status;
 }
 
@@ -359,35 +356,4 @@ enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count
     if (status == KVC_OK && count > 1)
         status = end_shared_layer(owner, owner, source, layer, error);
     return status == KVC_OK ? kvc_prompts_live(sessions, count, error) : status;
-}
-
-/* ---- a pipeline ---- */
-
-/* Repeats the prompt stages of the layers above this rank's layers, because those stages may evict entries of this
- * rank's layers. */
-static enum kvc_status repeat_prompt_stages(struct kvc_session *session, uint32_t last, struct kvc_error *error) {
-    const struct kvc_network *network = session->runner->network;
-    enum kvc_status status = KVC_OK;
-    for (uint32_t l = 0; l < network->layers; l++)
-        session->held[l] = kvc_network_has(network, l) ? session->held[l] : 0;
-    session->runner->coordinator->most_of_layers(session, session->held, network->layers);
-    for (uint32_t l = last + 1; l < network->layers && status == KVC_OK; l++) {
-        struct kvc_stage stage = kvc_stage_make(session, l);
-        status = kvc_stage_call_prompt_again(&stage, error);
-    }
-    for (uint32_t l = 0; l <= last; l++)
-        session->after[l] = kvc_expired_left(session, l, kvc_cache_most(&session->cache, l));
-    return status == KVC_OK ? kvc_evict_shrink(session, last + 1, false, error) : status;
-}
-
-enum kvc_status kvc_pass_settle(struct kvc_session *session, const struct kvc_row_source *source,
-                                struct kvc_error *error) {
-    const struct kvc_network *network = session->runner->network;
-    const uint32_t last = network->part.first_layer + network->part.own_layers - 1;
-    KVC_ASSERT(last < network->layers);
-    enum kvc_status status = kvc_pipeline_keep(session, error);
-    if (status != KVC_OK || !session->prompt.last_chunk)
-        return status;
-    status = end_layers(session, source, last, network->layers - 1, error);
-    return status == KVC_OK && kvc_pipeline_shares(session) ? repeat_prompt_stages(session, last, error) : status;
 }

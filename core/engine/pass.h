@@ -8,9 +8,9 @@
  * have the same rows. */
 enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
                                uint32_t layer, struct kvc_error *error);
-/* Applies the choices that stages of other ranks' layers made for this rank's layers. Called after each pass of a
- * pipeline. */
-enum kvc_status kvc_pass_settle(struct kvc_session *session, const struct kvc_row_source *source,
-                                struct kvc_error *error);
+/* Runs the pending prompt stages, in order, up to `layer`. `passed` is the last layer that the rows have passed. If a
+ * higher layer chooses the entries of a layer, that layer's stage waits until the rows have passed the higher layer. */
+enum kvc_status kvc_pass_end_layers(struct kvc_session *session, const struct kvc_row_source *source, uint32_t layer,
+                                    uint32_t passed, struct kvc_error *error);
 
 #endif

@@ -36,9 +36,10 @@ void kvc_pipeline_share_logits(struct kvc_runner *runner, float *logits, size_t 
 
 /* Returns true if a layer of rank `rank` chooses the entries of another rank's layer. */
 bool kvc_pipeline_decides(const struct kvc_session *session, uint32_t rank);
-/* Called on all ranks after a pass. Each rank keeps in its layers the entries that stages of other ranks' layers
- * chose. */
-enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error);
+/* Called on all ranks after a pass. Applies the choices that stages of other ranks' layers made for this rank's
+ * layers. */
+enum kvc_status kvc_pipeline_settle(struct kvc_session *session, const struct kvc_row_source *source,
+                                    struct kvc_error *error);
 /* Returns true if the prompt stage's method divides entries among layers of several ranks. Its state then travels with
  * the rows. */
 bool kvc_pipeline_shares(const struct kvc_session *session);

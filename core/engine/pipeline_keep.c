@@ -1,6 +1,10 @@
 /* pipeline_keep.c - entries that a layer of one rank chooses for layers of another rank of a pipeline. */
 #include "core/engine/pipeline.h"
 
+#include "core/base/assert.h"
+#include "core/engine/evict.h"
+#include "core/engine/expired.h"
+#include "core/engine/pass.h"
 #include "core/stage/stage_call.h"
 
 #include <stdlib.h>
@@ -61,7 +65,8 @@ static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet
     return status;
 }
 
-enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error *error) {
+/* Keeps, in this rank's layers, the entries that stages of other ranks' layers chose. */
+static enum kvc_status keep_chosen(struct kvc_session *session, struct kvc_error *error) {
     struct kvc_ranks *ranks = ranks_of(session);
     struct kvc_link *link = ranks->stages.link;
     const uint32_t here = link->rank;
@@ -84,6 +89,35 @@ enum kvc_status kvc_pipeline_keep(struct kvc_session *session, struct kvc_error 
     kvc_packet_free(&received);
     session->kept.bytes = session->kept.at = 0;
     return status;
+}
+
+/* Repeats the prompt stages of the layers above this rank's layers, because those stages may evict entries of this
+ * rank's layers. */
+static enum kvc_status repeat_prompt_stages(struct kvc_session *session, uint32_t last, struct kvc_error *error) {
+    const struct kvc_network *network = session->runner->network;
+    enum kvc_status status = KVC_OK;
+    for (uint32_t l = 0; l < network->layers; l++)
+        session->held[l] = kvc_network_has(network, l) ? session->held[l] : 0;
+    session->runner->coordinator->most_of_layers(session, session->held, network->layers);
+    for (uint32_t l = last + 1; l < network->layers && status == KVC_OK; l++) {
+        struct kvc_stage stage = kvc_stage_make(session, l);
+        status = kvc_stage_call_prompt_again(&stage, error);
+    }
+    for (uint32_t l = 0; l <= last; l++)
+        session->after[l] = kvc_expired_left(session, l, kvc_cache_most(&session->cache, l));
+    return status == KVC_OK ? kvc_evict_shrink(session, last + 1, false, error) : status;
+}
+
+enum kvc_status kvc_pipeline_settle(struct kvc_session *session, const struct kvc_row_source *source,
+                                    struct kvc_error *error) {
+    const struct kvc_network *network = session->runner->network;
+    const uint32_t last = network->part.first_layer + network->part.own_layers - 1;
+    KVC_ASSERT(last < network->layers);
+    enum kvc_status status = keep_chosen(session, error);
+    if (status != KVC_OK || !session->prompt.last_chunk)
+        return status;
+    status = kvc_pass_end_layers(session, source, last, network->layers - 1, error);
+    return status == KVC_OK && kvc_pipeline_shares(session) ? repeat_prompt_stages(session, last, error) : status;
 }
 
 enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc_error *error) {

@@ -126,7 +126,8 @@ static bool receive_statuses(struct kvc_passing *rows, uint32_t lead) {
 static void settle(const struct kvc_passing *rows) {
     struct kvc_error error;
     for (size_t i = 0; i < rows->count; i++)
-        if (kvc_session_lives(rows->sessions[i]) && kvc_pass_settle(rows->sessions[i], rows->source, &error) != KVC_OK)
+        if (kvc_session_lives(rows->sessions[i]) &&
+            kvc_pipeline_settle(rows->sessions[i], rows->source, &error) != KVC_OK)
             kvc_pipeline_end(ranks_of(rows->runner), error.text);
 }
 

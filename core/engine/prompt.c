@@ -230,7 +230,7 @@ static enum kvc_status begin_pass(struct prompt *prompt, uint32_t from, uint32_t
 /* Runs the rows of one pass through all layers. */
 static enum kvc_status run_pass(struct prompt *prompt, uint32_t from, uint32_t rows) {
     struct kvc_passing *passing = &prompt->passing;
-    if (passing->status == KVC_OK) /* otherwise, another process does not know of the failure yet */
+    if (passing->status == KVC_OK) /* otherwise, the coordinator only reports the failure */
         passing->status = begin_pass(prompt, from, rows, passing->error);
     passing->rows = prompt->fill ? 0 : passing->batch->rows;
     return passing->runner->coordinator->pass(passing);
