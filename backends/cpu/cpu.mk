@@ -28,7 +28,7 @@ libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h
 	backends/cpu/simd/int8/neon/parameters.h backends/cpu/simd/int8/neon/products.h
 libkvc_la_SOURCES += backends/cpu/simd/attention/entries.h backends/cpu/simd/attention/softmax_tile.h backends/cpu/simd/attention/small_batch.h \
 	backends/cpu/simd/attention/dots.h \
-	backends/cpu/simd/attention/gemm.h backends/cpu/simd/attention/integer_tile.h backends/cpu/simd/attention/attention.h \
+	backends/cpu/simd/attention/gemm.h backends/cpu/simd/attention/integer_tile.h backends/cpu/simd/attention/attention.h backends/cpu/simd/attention/task.h \
 	backends/cpu/simd/integers/integers.h backends/cpu/simd/integers/plain.c backends/cpu/simd/integers/kernels_256.h \
 	backends/cpu/simd/integers/kernels_neon.h backends/cpu/simd/integers/pack_512.h backends/cpu/simd/integers/weights_512.h \
 	backends/cpu/simd/bump.h backends/cpu/simd/rows.h backends/cpu/simd/experts.h backends/cpu/simd/delta.h backends/cpu/simd/scores/probability_tiles.h backends/cpu/simd/scores/rings.h backends/cpu/simd/lanes/logarithm.h \
