@@ -27,31 +27,6 @@ struct places {
     bool lost;
 };
 
-static const char *text_of(const json_t *record, const char *name) {
-    return json_string_value(json_object_get(record, name));
-}
-
-/* Returns the number of this text, or registers it with number `next`. */
-static size_t number_for(struct places *places, const char *kind, const char *text, size_t next) {
-    struct eval_text whole = {0};
-    eval_add(&whole, "%s %s", kind, text);
-    char *key = eval_text_take(&whole);
-    const json_t *known = key ? json_object_get(places->numbers, key) : NULL;
-    if (known)
-        next = (size_t)json_integer_value(known);
-    else if (!key || json_object_set_new(places->numbers, key, json_integer((json_int_t)next)))
-        places->lost = true;
-    free(key);
-    return next;
-}
-
-static char *group_text(const json_t *record) {
-    struct eval_text text = {0};
-    for (size_t i = 0; i < EVAL_GROUP_FIELDS; i++)
-        eval_add(&text, "%s\n", text_of(record, eval_group_fields[i]));
-    return eval_text_take(&text);
-}
-
 static bool grids_grow(struct places *places) {
     if (places->count < places->capacity)
         return true;
@@ -66,17 +41,18 @@ static bool grids_grow(struct places *places) {
 
 static void grids_add(struct places *places, const json_t *record, enum grid grid, double x, const char *name,
                       double value) {
-    char *group = group_text(record);
+    char *group = eval_group_text(record);
     struct eval_text whole = {0};
-    eval_add(&whole, "%s%d\n%s\n%s\n%s\n%lld\n%.9g", group ? group : "", (int)grid, text_of(record, "task"),
-             text_of(record, "kv"), text_of(record, "question"),
+    eval_add(&whole, "%s%d\n%s\n%s\n%s\n%lld\n%.9g", group ? group : "", (int)grid, eval_text_of(record, "task"),
+             eval_text_of(record, "kv"), eval_text_of(record, "question"),
              (long long)json_integer_value(json_object_get(record, "length")), x);
     char *text = eval_text_take(&whole);
     places->lost = places->lost || !group || !text || !grids_grow(places);
     if (!places->lost) {
-        const size_t groups = number_for(places, "group", group, places->groups);
-        const size_t policies = number_for(places, "kv", text_of(record, "kv"), places->policies);
-        const size_t number = number_for(places, "place", text, places->count);
+        const size_t groups = eval_number_for(places->numbers, "group", group, places->groups, &places->lost);
+        const size_t policies =
+            eval_number_for(places->numbers, "kv", eval_text_of(record, "kv"), places->policies, &places->lost);
+        const size_t number = eval_number_for(places->numbers, "place", text, places->count, &places->lost);
         if (number == places->count)
             places->items[places->count++] =
                 (struct place){.record = record,
@@ -123,10 +99,10 @@ static int in_order(const void *a, const void *b) {
     const bool depths = x->grid == BY_DEPTH;
     const int keys[] = {ORDER(x->grid, y->grid),
                         ORDER(x->group, y->group),
-                        strcmp(text_of(x->record, "task"), text_of(y->record, "task")),
+                        strcmp(eval_text_of(x->record, "task"), eval_text_of(y->record, "task")),
                         depths ? 0 : ORDER(x->length, y->length),
                         ORDER(x->kv, y->kv),
-                        strcmp(text_of(x->record, "question"), text_of(y->record, "question")),
+                        strcmp(eval_text_of(x->record, "question"), eval_text_of(y->record, "question")),
                         ORDER(x->x, y->x),
                         ORDER(x->length, y->length)};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -137,16 +113,16 @@ static int in_order(const void *a, const void *b) {
 }
 
 static bool same_row(const struct place *x, const struct place *y) {
-    return x->kv == y->kv && strcmp(text_of(x->record, "question"), text_of(y->record, "question")) == 0 &&
+    return x->kv == y->kv && strcmp(eval_text_of(x->record, "question"), eval_text_of(y->record, "question")) == 0 &&
            (x->grid != BY_DEPTH || x->x == y->x);
 }
 
 static bool same_table(const struct place *x, const struct place *y) {
     return x->grid == y->grid && x->group == y->group &&
-           strcmp(text_of(x->record, "task"), text_of(y->record, "task")) == 0 &&
-           (x->grid == BY_DEPTH
-                ? x->kv == y->kv && strcmp(text_of(x->record, "question"), text_of(y->record, "question")) == 0
-                : x->length == y->length);
+           strcmp(eval_text_of(x->record, "task"), eval_text_of(y->record, "task")) == 0 &&
+           (x->grid == BY_DEPTH ? x->kv == y->kv && strcmp(eval_text_of(x->record, "question"),
+                                                           eval_text_of(y->record, "question")) == 0
+                                : x->length == y->length);
 }
 
 static bool grids_collect(const struct eval_results *results, struct places *places) {
@@ -197,14 +173,14 @@ static void print_title(const struct place *place, bool groups) {
                                              "bytes of cache and state by tokens of the answer"};
     int bytes;
     if (place->grid == BY_DEPTH)
-        bytes = snprintf(line, sizeof line, "%s, --kv %s, question %s: %s", text_of(record, "task"),
-                         text_of(record, "kv"), text_of(record, "question"), kinds[place->grid]);
+        bytes = snprintf(line, sizeof line, "%s, --kv %s, question %s: %s", eval_text_of(record, "task"),
+                         eval_text_of(record, "kv"), eval_text_of(record, "question"), kinds[place->grid]);
     else
-        bytes = snprintf(line, sizeof line, "%s of %llu tokens: %s", text_of(record, "task"),
+        bytes = snprintf(line, sizeof line, "%s of %llu tokens: %s", eval_text_of(record, "task"),
                          (unsigned long long)place->length, kinds[place->grid]);
     if (groups && bytes > 0 && (size_t)bytes < sizeof line)
-        snprintf(line + bytes, sizeof line - (size_t)bytes, " (%s, %s, %s)", text_of(record, "model"),
-                 text_of(record, "arithmetic"), text_of(record, "prompt"));
+        snprintf(line + bytes, sizeof line - (size_t)bytes, " (%s, %s, %s)", eval_text_of(record, "model"),
+                 eval_text_of(record, "arithmetic"), eval_text_of(record, "prompt"));
     kvc_printable(line, strlen(line), clean, sizeof clean);
     cli_wrap(stdout, clean, 0);
     printf("\n");
@@ -249,8 +225,8 @@ static int print_table(const struct eval_results *results, const struct place *p
         if (row->grid == BY_DEPTH) {
             cli_cell(table, "%.0f %%", 100 * row->x);
         } else {
-            cli_cell(table, "%s", text_of(row->record, "kv"));
-            cli_cell(table, "%s", text_of(row->record, "question"));
+            cli_cell(table, "%s", eval_text_of(row->record, "kv"));
+            cli_cell(table, "%s", eval_text_of(row->record, "question"));
         }
         for (size_t c = 0; c < column_count; c++) {
             if (i < count && same_row(row, &places[i]) && column_of(&places[i]) == columns[c])

@@ -35,6 +35,12 @@ int eval_results_add(struct eval_results *results, json_t *record);
 /* Records of one group have the same model, arithmetic, cache type and template. */
 enum { EVAL_GROUP_FIELDS = 5 };
 extern const char *const eval_group_fields[EVAL_GROUP_FIELDS];
+/* Returns the texts of these fields, a line each; the caller frees it. NULL: no memory. */
+char *eval_group_text(const json_t *record);
+const char *eval_text_of(const json_t *record, const char *name);
+/* Returns the number of a text of this kind in `numbers`, or registers the text with the number `next`. Sets *lost if
+ * there is no memory. */
+size_t eval_number_for(json_t *numbers, const char *kind, const char *text, size_t next, bool *lost);
 /* Prints the spans of all traces: a table for each span, with a row for every policy. */
 int eval_spans_print(const struct eval_results *results);
 void eval_layers_text(const size_t *layers, size_t count, char text[48]); /* "3,17,4" */

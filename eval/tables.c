@@ -28,25 +28,31 @@ struct cells {
     bool lost;
 };
 
-static const char *text_of(const json_t *record, const char *name) {
+const char *eval_text_of(const json_t *record, const char *name) {
     return json_string_value(json_object_get(record, name));
 }
 static double number_of(const json_t *record, const char *name) {
     return json_number_value(json_object_get(record, name));
 }
 
-/* Returns the number of this text, or registers it with number `next`. */
-static size_t number_for(struct cells *cells, const char *kind, const char *text, size_t next) {
+size_t eval_number_for(json_t *numbers, const char *kind, const char *text, size_t next, bool *lost) {
     struct eval_text whole = {0};
     eval_add(&whole, "%s %s", kind, text);
     char *key = eval_text_take(&whole);
-    const json_t *known = key ? json_object_get(cells->numbers, key) : NULL;
+    const json_t *known = key ? json_object_get(numbers, key) : NULL;
     if (known)
         next = (size_t)json_integer_value(known);
-    else if (!key || json_object_set_new(cells->numbers, key, json_integer((json_int_t)next)))
-        cells->lost = true;
+    else if (!key || json_object_set_new(numbers, key, json_integer((json_int_t)next)))
+        *lost = true;
     free(key);
     return next;
+}
+
+char *eval_group_text(const json_t *record) {
+    struct eval_text text = {0};
+    for (size_t i = 0; i < EVAL_GROUP_FIELDS; i++)
+        eval_add(&text, "%s\n", eval_text_of(record, eval_group_fields[i]));
+    return eval_text_take(&text);
 }
 
 static size_t task_number(const char *name) {
@@ -57,18 +63,17 @@ static size_t task_number(const char *name) {
 }
 
 static struct cell *cell_of(struct cells *cells, const json_t *record) {
-    struct eval_text group = {0}, whole = {0};
-    for (size_t i = 0; i < EVAL_GROUP_FIELDS; i++)
-        eval_add(&group, "%s\n", text_of(record, eval_group_fields[i]));
-    char *group_text = eval_text_take(&group);
-    eval_add(&whole, "%s%s\n%.0f\n%s", group_text ? group_text : "", text_of(record, "task"),
-             number_of(record, "length"), text_of(record, "kv"));
+    struct eval_text whole = {0};
+    char *group_text = eval_group_text(record);
+    eval_add(&whole, "%s%s\n%.0f\n%s", group_text ? group_text : "", eval_text_of(record, "task"),
+             number_of(record, "length"), eval_text_of(record, "kv"));
     char *text = eval_text_take(&whole);
     struct cell *cell = NULL;
     if (group_text && text) {
-        const size_t groups = number_for(cells, "group", group_text, cells->groups);
-        const size_t policies = number_for(cells, "kv", text_of(record, "kv"), cells->policies);
-        const size_t place = number_for(cells, "cell", text, cells->count);
+        const size_t groups = eval_number_for(cells->numbers, "group", group_text, cells->groups, &cells->lost);
+        const size_t policies =
+            eval_number_for(cells->numbers, "kv", eval_text_of(record, "kv"), cells->policies, &cells->lost);
+        const size_t place = eval_number_for(cells->numbers, "cell", text, cells->count, &cells->lost);
         if (place == cells->capacity && !cells->lost) {
             const size_t capacity = cli_max(64, 2 * cells->capacity);
             struct cell *more = realloc(cells->items, capacity * sizeof *more);
@@ -79,7 +84,7 @@ static struct cell *cell_of(struct cells *cells, const json_t *record) {
         if (place == cells->count && !cells->lost)
             cells->items[cells->count++] = (struct cell){.record = record,
                                                          .group = groups,
-                                                         .task = task_number(text_of(record, "task")),
+                                                         .task = task_number(eval_text_of(record, "task")),
                                                          .kv = policies,
                                                          .length = (uint64_t)number_of(record, "length")};
         cells->groups = cli_max(cells->groups, groups + 1);
@@ -99,16 +104,16 @@ static int in_order(const void *a, const void *b) {
         return x->length < y->length ? -1 : 1;
     if (x->task != y->task)
         return x->task < y->task ? -1 : 1;
-    const int names = strcmp(text_of(x->record, "task"), text_of(y->record, "task")); /* unknown tasks */
+    const int names = strcmp(eval_text_of(x->record, "task"), eval_text_of(y->record, "task")); /* unknown tasks */
     return names ? names : (x->kv > y->kv) - (x->kv < y->kv);
 }
 
 /* Returns the unit of a task without questions; NULL: a share. */
-static const char *unit_of(const struct cell *cell) { return text_of(cell->record, "unit"); }
-static bool is_asked(const struct cell *cell) { return strcmp(text_of(cell->record, "question"), "none") != 0; }
+static const char *unit_of(const struct cell *cell) { return eval_text_of(cell->record, "unit"); }
+static bool is_asked(const struct cell *cell) { return strcmp(eval_text_of(cell->record, "question"), "none") != 0; }
 
 static void add_up(struct cell *cell, const json_t *record) {
-    struct side *side = &cell->sides[strcmp(text_of(record, "question"), "unseen") == 0];
+    struct side *side = &cell->sides[strcmp(eval_text_of(record, "question"), "unseen") == 0];
     const double turns = number_of(record, "turns"), score = number_of(record, "score");
     const double part = turns > 1 ? 1 / turns : 1;
     side->score += part * score;
@@ -187,7 +192,7 @@ static struct cli_table *open_table(const struct cell *cell) {
 
 static void add_row(struct cli_table *table, const struct cell *cell) {
     char text[4][32];
-    cli_cell(table, "%s", text_of(cell->record, "kv"));
+    cli_cell(table, "%s", eval_text_of(cell->record, "kv"));
     for (size_t s = 0; s < (is_asked(cell) ? 2 : 1); s++) {
         const struct side *side = &cell->sides[s];
         double low, high;
@@ -224,11 +229,11 @@ static int print_length(const struct eval_results *results, const struct cells *
     size_t tasks = 0;
     int status = sums ? KVC_OK : cli_no_memory(results->command);
     for (size_t i = from; i < to && status == KVC_OK;) {
-        const char *task = text_of(cells->items[i].record, "task");
+        const char *task = eval_text_of(cells->items[i].record, "task");
         struct cli_table *table = open_table(&cells->items[i]);
         const bool asked = is_asked(&cells->items[i]);
         printf("%s of %llu tokens\n\n", task, (unsigned long long)cells->items[i].length);
-        for (; i < to && strcmp(text_of(cells->items[i].record, "task"), task) == 0; i++) {
+        for (; i < to && strcmp(eval_text_of(cells->items[i].record, "task"), task) == 0; i++) {
             struct cell *sum = &sums[cells->items[i].kv];
             if (asked) {
                 sum->record = cells->items[i].record;
@@ -267,9 +272,9 @@ int eval_tables_print(const struct eval_results *results) {
         size_t end = i;
         if (i == 0 || first->group != first[-1].group) {
             snprintf(line, sizeof line, "%s (%s), arithmetic %s, %s cache, prompts: %s",
-                     text_of(first->record, "model"), text_of(first->record, "weights"),
-                     text_of(first->record, "arithmetic"), text_of(first->record, "cache_type"),
-                     text_of(first->record, "prompt"));
+                     eval_text_of(first->record, "model"), eval_text_of(first->record, "weights"),
+                     eval_text_of(first->record, "arithmetic"), eval_text_of(first->record, "cache_type"),
+                     eval_text_of(first->record, "prompt"));
             kvc_printable(line, strlen(line), clean, sizeof clean);
             cli_wrap(stdout, clean, 0);
             printf("\n");
