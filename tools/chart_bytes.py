@@ -11,6 +11,8 @@ import json
 import math
 import sys
 
+from chart import style
+
 WIDTH, LEFT, GAP, PANEL_WIDTH = 920, 74, 30, 112
 TOP, PANEL_HEIGHT, ROW_HEIGHT = 92, 120, 176
 LIGHT = {"text": "#1f2328", "quiet": "#59636e", "grid": "#d1d9e0",
@@ -21,26 +23,7 @@ CLASSES = {"f16": "f16", "q8_0": "q8_0", "k=q8_0,v=q4h": "k8v4", "q4h": "q4h"}
 ASKED = [("seen", "question seen"), ("unseen", "question unseen")]
 
 
-def colours(scheme):
-    """Returns the style rules of a color scheme."""
-    rules = [f'text {{ fill: {scheme["text"]}; }}', f'.quiet {{ fill: {scheme["quiet"]}; }}',
-             f'.grid {{ stroke: {scheme["grid"]}; }}']
-    for name in CLASSES.values():
-        rules.append(f'.{name} .line {{ stroke: {scheme[name]}; }} .{name} .dot, .{name} text {{ fill: {scheme[name]}; }}')
-    return "\n".join(rules)
-
-
-STYLE = f"""
-text {{ font: 13px -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; }}
-.title {{ font-weight: 600; font-size: 15px; }}
-.quiet {{ font-size: 12px; }}
-.label {{ font-weight: 600; }}
-.line {{ fill: none; stroke-width: 2.25; stroke-linejoin: round; }}
-{colours(LIGHT)}
-@media (prefers-color-scheme: dark) {{
-{colours(DARK)}
-}}
-"""
+STYLE = style(LIGHT, DARK, CLASSES.values())
 
 
 def series(cells, method, member):

@@ -10,6 +10,8 @@ import json
 import math
 import sys
 
+from chart import style
+
 WIDTH, HEIGHT = 920, 366
 TOP, BOTTOM = 56, 312  # of both panels
 PANELS = [(66, 312), (526, 772)]  # left and right edge of each panel
@@ -20,26 +22,7 @@ DARK = {"text": "#f0f6fc", "quiet": "#9198a1", "grid": "#3d444d",
         "full": "#b7bdc8", "snapkv": "#58a6ff", "rocketkv": "#f0883e", "quest": "#56d364"}
 
 
-def colours(scheme):
-    """Returns the style rules of a color scheme. Some SVG viewers do not support custom properties, so there are none."""
-    rules = [f'text {{ fill: {scheme["text"]}; }}', f'.quiet {{ fill: {scheme["quiet"]}; }}',
-             f'.grid {{ stroke: {scheme["grid"]}; }}']
-    for name in ("full", "snapkv", "rocketkv", "quest"):
-        rules.append(f'.{name} .line {{ stroke: {scheme[name]}; }} .{name} .dot, .{name} text {{ fill: {scheme[name]}; }}')
-    return "\n".join(rules)
-
-
-STYLE = f"""
-text {{ font: 13px -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; }}
-.title {{ font-weight: 600; font-size: 15px; }}
-.quiet {{ font-size: 12px; }}
-.label {{ font-weight: 600; }}
-.line {{ fill: none; stroke-width: 2.25; stroke-linejoin: round; }}
-{colours(LIGHT)}
-@media (prefers-color-scheme: dark) {{
-{colours(DARK)}
-}}
-"""
+STYLE = style(LIGHT, DARK, ("full", "snapkv", "rocketkv", "quest"))
 
 
 def bytes_as_text(count):
