@@ -138,6 +138,7 @@ static int run_chat(const struct cli_command *command, const struct arguments *a
         generation.echo = true;
         generation.show_prompt = arguments->show_prompt;
         generation.interrupted = &interrupted;
+        generation.engine = engine;
         status = cli_chat_open(command, model, &arguments->template, &chat);
         if (status == KVC_OK && arguments->session && access(arguments->session, F_OK) == 0)
             status = resume(arguments, argc, argv, &generation, chat);

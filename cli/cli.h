@@ -407,6 +407,7 @@ struct cli_generation { /* filled by cli_generation_open and the command */
     const char *unused; /* the option that selects the model's chat template, if the prompts do not use this template;
                            otherwise NULL */
     const volatile sig_atomic_t *interrupted; /* NULL, or a flag that ends the answer when not 0 */
+    struct kvc_engine *engine;                /* that this flag stops while it reads a prompt */
     int32_t pending; /* last token of the previous answer, which the session has not processed; -1: none */
     bool warned;     /* the warning about the trained length was printed */
     struct kvc_sampler_options sampling; /* options that opened the sampler */

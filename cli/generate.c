@@ -262,13 +262,33 @@ struct reading { /* a prompt that the model is reading */
 };
 
 /* Stops the prompt after Ctrl-C. If `short_part` is true, only a second Ctrl-C stops it. */
-static int on_reading(void *user, uint64_t done, uint64_t total) {
+static int stops_reading(void *user) {
     struct reading *reading = user;
-    const volatile sig_atomic_t *interrupted = reading->generation->interrupted;
 
-    if (interrupted && *interrupted > (reading->short_part ? 1 : 0))
+    if (*reading->generation->interrupted > (reading->short_part ? 1 : 0))
         reading->stopped = true;
-    return reading->stopped || cli_progress(&reading->progress, done, total);
+    return reading->stopped;
+}
+
+/* Reads a prompt, which the user may stop. */
+static int read_prompt(struct cli_generation *generation, const int32_t *tokens, size_t count,
+                       struct reading *reading) {
+    const struct kvc_prompt_options options = {.progress = cli_progress, .user = &reading->progress};
+    struct kvc_error error;
+    int status = KVC_OK;
+
+    if (generation->interrupted &&
+        kvc_engine_on_interrupt(generation->engine, stops_reading, reading, &error) != KVC_OK)
+        return cli_report(generation->command, &error);
+    cli_progress_start(&reading->progress, "reading the prompt", generation->quiet);
+    if (kvc_session_prompt(generation->session, tokens, count, &options, generation->logits, &error) == KVC_OK)
+        generation->pending = -1;
+    else if (!reading->stopped)
+        status = cli_report(generation->command, &error);
+    cli_progress_end(&reading->progress);
+    if (generation->interrupted && kvc_engine_on_interrupt(generation->engine, NULL, NULL, &error) != KVC_OK)
+        status = cli_report(generation->command, &error);
+    return status;
 }
 
 /* Sets *stopped to true if the user has stopped the prompt. The session must then be opened anew. */
@@ -277,8 +297,6 @@ static int generate_prompt(struct cli_generation *generation, const int32_t *tok
     bool has_pending = generation->pending >= 0;
     int32_t *all = malloc((count + 1) * sizeof *all);
     struct reading reading = {.generation = generation, .short_part = held > count};
-    struct kvc_prompt_options options = {.progress = on_reading, .user = &reading};
-    struct kvc_error error;
     int status = KVC_OK;
 
     if (!all)
@@ -289,19 +307,9 @@ static int generate_prompt(struct cli_generation *generation, const int32_t *tok
     for (size_t i = has_pending; i < count; i++)
         kvc_sampler_accept(generation->sampler, all[i]);
     status = cli_longrope(generation, all, count);
-    if (status != KVC_OK) {
-        free(all);
-        return status;
-    }
-    cli_progress_start(&reading.progress, "reading the prompt", generation->quiet);
-    if (kvc_session_prompt(generation->session, all, count, &options, generation->logits, &error) != KVC_OK) {
-        cli_progress_end(&reading.progress);
-        *stopped = reading.stopped;
-        status = *stopped ? KVC_OK : cli_report(generation->command, &error);
-    } else {
-        cli_progress_end(&reading.progress);
-        generation->pending = -1;
-    }
+    if (status == KVC_OK)
+        status = read_prompt(generation, all, count, &reading);
+    *stopped = reading.stopped;
     free(all);
     return status;
 }

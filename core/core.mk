@@ -37,6 +37,7 @@ libkvc_la_SOURCES += \
 	core/engine/linear.c \
 	core/engine/log_set.c \
 	core/engine/logprobs.c \
+	core/engine/look.c \
 	core/engine/network.c \
 	core/engine/open_device.c \
 	core/engine/runner.c \

@@ -216,11 +216,11 @@ void kvc_engine_reset_peaks(struct kvc_engine *engine);
 const char *kvc_engine_backend(const struct kvc_engine *engine);
 
 /** Asks the program whether to go on; nonzero stops the current prompt with KVC_USAGE, and its sessions must be closed.
- * The library calls it before each part of a layer of a prompt, in the thread that computes. It serves programs whose
- * signal handlers cannot stop a call themselves, such as interpreters. It must not use the engine. */
+ * The library calls it before each part of a layer of a prompt and within long parts, several times a second on usual
+ * machines, in the thread that computes. It must not use the engine. If the engine has several processes, the function
+ * runs in the first one, and all of them end the prompt alike. */
 typedef int kvc_interrupt_fn(void *user);
-/** Sets the function to call during prompts of sessions and replays, with `user` as its argument; NULL removes it.
- * Fails with KVC_USAGE if the engine has several processes. */
+/** Sets the function to call during prompts of sessions and replays, with `user` as its argument; NULL removes it. */
 enum kvc_status kvc_engine_on_interrupt(struct kvc_engine *engine, kvc_interrupt_fn *interrupt, void *user,
                                         struct kvc_error *error);
 

@@ -151,6 +151,17 @@ static int chunk(void *user, uint64_t tokens) {
     return 0;
 }
 
+static int never(void *user) {
+    (void)user;
+    return 0;
+}
+
+static void on_interrupt(struct kvc_ranks *ranks, struct kvc_packet *in) {
+    struct kvc_engine *engine = object(ranks, false);
+    struct kvc_error error;
+    (void)kvc_engine_on_interrupt(engine, kvc_packet_get_number(in) ? never : NULL, NULL, &error);
+}
+
 static float *follow_room(struct kvc_ranks *ranks, bool wanted, size_t rows, uint32_t vocab) {
     float *logits = wanted ? malloc(rows * vocab * sizeof *logits) : NULL;
     if (wanted && !logits)
@@ -243,6 +254,9 @@ static bool one(struct kvc_ranks *ranks, enum kvc_call call) {
         break;
     case KVC_CALL_ENGINE_CLOSE:
         kvc_engine_close(object(ranks, true));
+        break;
+    case KVC_CALL_ON_INTERRUPT:
+        on_interrupt(ranks, in);
         break;
     case KVC_CALL_MODEL_OPEN:
         open_model(ranks, in);

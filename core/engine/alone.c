@@ -57,6 +57,8 @@ void kvc_keep_numbers(const struct kvc_session *session, uint64_t *numbers, size
     (void)session, (void)numbers, (void)count;
 }
 
+static void agree(const struct kvc_runner *runner, uint64_t *number) { (void)runner, (void)number; }
+
 static void add_stats(const struct kvc_session *session, struct kvc_session_stats *stats) {
     (void)session, (void)stats;
 }
@@ -88,6 +90,7 @@ const struct kvc_coordinator kvc_alone = {.several = false,
                                           .share_logits = kvc_keep_logits,
                                           .most_of_heads = kvc_keep_numbers,
                                           .most_of_layers = kvc_keep_numbers,
+                                          .agree = agree,
                                           .add_stats = add_stats,
                                           .has_list = has_list,
                                           .share_positions = share_positions};

@@ -90,6 +90,8 @@ struct kvc_coordinator {
      * lengths of the longest lists. kvc_alone: nothing. */
     void (*most_of_heads)(const struct kvc_session *session, uint64_t *numbers, size_t count);
     void (*most_of_layers)(const struct kvc_session *session, uint64_t *numbers, size_t count);
+    /* Replaces a number by its maximum over the processes that compute the same layers. kvc_alone: nothing. */
+    void (*agree)(const struct kvc_runner *runner, uint64_t *number);
     /* Adds the other processes' numbers. kvc_alone: nothing. */
     void (*add_stats)(const struct kvc_session *session, struct kvc_session_stats *stats);
     /* Returns true if this process owns a list; `list` is its number among the lists of all processes. *here receives

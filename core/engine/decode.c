@@ -96,7 +96,7 @@ static void select_entries(const struct kvc_step *step, uint32_t layer) {
 static void step_attend(const struct kvc_step *step, uint32_t layer) {
     struct kvc_runner *runner = step->runner;
     const size_t width = (size_t)runner->geometry.heads * runner->geometry.head_size;
-    kvc_runner_attend(runner, &runner->step, layer, step->first, runner->segments, step->count);
+    kvc_runner_attend(runner, &runner->step, layer, step->first, 0, runner->segments, step->count);
     for (uint32_t i = 0; i < step->count; i++)
         if (!step->session[i]->failed)
             kvc_select_mix(step->session[i], layer, runner->segments[i].reads, row_of(&runner->attended, i, width));

@@ -5,6 +5,7 @@
 #include "core/base/float.h"
 #include "core/engine/advice.h"
 #include "core/engine/coordinator.h"
+#include "core/engine/look.h"
 #include "core/engine/prompt.h"
 #include "kvcull/saved.h"
 
@@ -90,6 +91,7 @@ enum kvc_status kvc_session_prompt(struct kvc_session *session, const int32_t *t
         return kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX);
     options = runner->coordinator->begin_prompt(session, tokens, count, options, logits != NULL, &shared);
     const uint64_t environment = kvc_float_open();
+    kvc_look_open(session->engine);
     enum kvc_status status = kvc_draft(session, tokens, count, options, error);
     if (status == KVC_OK)
         status = kvc_prompt_start(session, tokens, (uint32_t)count, error);

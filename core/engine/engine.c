@@ -133,17 +133,15 @@ const char *kvc_engine_backend(const struct kvc_engine *engine) { return engine-
 
 enum kvc_status kvc_engine_on_interrupt(struct kvc_engine *engine, kvc_interrupt_fn *interrupt, void *user,
                                         struct kvc_error *error) {
-    if (engine->ranks)
-        return kvc_fail(error, KVC_USAGE, "engine: one of several processes cannot be interrupted alone");
+    struct kvc_packet *packet = kvc_call_begin(engine->ranks, KVC_CALL_ON_INTERRUPT);
+    if (packet) {
+        kvc_packet_put_pointer(packet, engine);
+        kvc_packet_put_number(packet, interrupt != NULL);
+        kvc_call_broadcast(engine->ranks);
+    }
     engine->interrupt = interrupt;
     engine->interrupt_user = user;
-    return KVC_OK;
-}
-
-enum kvc_status kvc_engine_go_on(const struct kvc_engine *engine, struct kvc_error *error) {
-    if (engine->interrupt && engine->interrupt(engine->interrupt_user))
-        return kvc_fail(error, KVC_USAGE, "prompt: interrupted by the program");
-    return KVC_OK;
+    return kvc_call_end(engine->ranks, KVC_OK, error);
 }
 
 const char *kvc_version(void) { return KVC_VERSION; }

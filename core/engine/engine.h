@@ -7,6 +7,14 @@
 #include "core/base/policy_list.h"
 #include "core/ranks/ranks.h"
 
+/* Questions to the program during a prompt (look.h). */
+struct kvc_look {
+    bool armed;             /* long operations ask before they start */
+    bool stopped;           /* the prompt ends, because of `error` */
+    uint64_t work;          /* multiply-adds since the last question */
+    struct kvc_error error; /* why the prompt ends */
+};
+
 struct kvc_engine {
     struct kvc_device *device;
     enum kvc_math math;
@@ -15,13 +23,11 @@ struct kvc_engine {
     size_t policy_count;
     kvc_interrupt_fn *interrupt; /* NULL: none */
     void *interrupt_user;
+    struct kvc_look look;
     struct kvc_log log;      /* referenced by the device */
     struct kvc_trace *trace; /* NULL: none; the device's table owns it */
     uint32_t sessions;       /* number of sessions opened so far */
 };
-
-/* Returns KVC_USAGE if the program interrupts the computation. */
-enum kvc_status kvc_engine_go_on(const struct kvc_engine *engine, struct kvc_error *error);
 
 /* Logs which device and which part of a parallel run the engine has. */
 void kvc_log_engine(const struct kvc_engine *engine);

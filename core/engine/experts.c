@@ -5,6 +5,7 @@
 
 #include "core/base/assert.h"
 #include "core/base/integers.h"
+#include "core/engine/look.h"
 #include "core/engine/runner.h"
 #include "core/engine/sharded.h"
 
@@ -100,6 +101,8 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     const struct kvc_span x = all_of(&s->x), gate = all_of(&s->gate), up = all_of(&s->up), pair = all_of(&s->pair);
     struct kvc_input in = {.x = normed, .rows = rows, .K = network->hidden};
     kvc_linear_pass(runner, logits, in, layer->router, layer->router_bias, network->experts);
+    if (!kvc_look(runner, 0))
+        return; /* there are no numbers to sort rows by */
     ops->route(device, &(struct kvc_route){.logits = logits,
                                            .rows = rows,
                                            .experts = network->experts,

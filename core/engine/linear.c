@@ -4,6 +4,7 @@
 
 #include "core/base/assert.h"
 #include "core/base/canon.h"
+#include "core/engine/look.h"
 #include "core/engine/runner.h"
 
 /* Returns true if the weight is stored in blocks of integers, whatever the other weights are. int8 multiplies these as
@@ -93,10 +94,17 @@ static bool uses_int16(const struct kvc_runner *runner, const struct kvc_weight 
     return runner->linear.int16 && is_float(w) && in->K % KVC_INT16_BLOCK == 0;
 }
 
+/* Returns false if the program has stopped the prompt. The estimate of the work is the same on all ranks. */
+static bool goes_on(struct kvc_runner *runner, const struct kvc_input *in) {
+    return kvc_look(runner, (uint64_t)in->rows * in->K * runner->network->hidden);
+}
+
 void kvc_linear_own(struct kvc_runner *runner, struct kvc_span y, struct kvc_input in, const struct kvc_weight *w,
                     struct kvc_span bias) {
     struct kvc_device *device = runner->device;
     runner->linear.holds = runner->linear.holds && in.again;
+    if (!goes_on(runner, &in))
+        return;
     if (runner->linear.int8 && is_int8(w))
         device->ops->linear_int8(
             device,
@@ -126,6 +134,8 @@ void kvc_linear_own_experts(struct kvc_runner *runner, struct kvc_span y, struct
     const uint32_t experts = runner->network->experts;
     KVC_ASSERT(experts > 0);
     runner->linear.holds = runner->linear.holds && in.again;
+    if (!goes_on(runner, &in))
+        return;
     if (runner->linear.int8 && is_int8(w))
         device->ops->expert_linear_int8(device, &(struct kvc_expert_linear_int8){.y = y,
                                                                                  .x = quantized(runner, &in),

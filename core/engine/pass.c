@@ -15,6 +15,7 @@
 #include "core/engine/coordinator.h"
 #include "core/engine/prune_rows.h"
 #include "core/engine/expired.h"
+#include "core/engine/look.h"
 #include "core/engine/trace.h"
 #include "core/stage/stage_call.h"
 
@@ -37,10 +38,19 @@ static void pass_append(struct kvc_session *session, uint32_t layer, const struc
     kvc_cache_positions_keep(session, layer, 0, part->stored);
 }
 
+/* Computes attention in blocks of rows, between which the program may stop the prompt. */
 static void pass_attend(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     struct kvc_runner *runner = session->runner;
-    const struct kvc_segment segment = segment_of(session, layer, part);
-    kvc_runner_attend(runner, &runner->prompt, layer, part->row, &segment, 1);
+    const struct kvc_geometry *g = &runner->model;
+    const uint32_t most = kvc_look_rows(session, layer, part->rows);
+    const uint64_t work = 2 * session->turn * g->heads * g->head_size; /* roughly, of one row */
+    for (uint32_t row = 0, some; row < part->rows; row += some) {
+        some = kvc_min_u32(part->rows - row, most);
+        struct kvc_segment segment = segment_of(session, layer, part);
+        segment.rows = some;
+        if (kvc_look(runner, some * work))
+            kvc_runner_attend(runner, &runner->prompt, layer, part->row + row, row, &segment, 1);
+    }
 }
 
 /* Copies rows `from` .. `from` + `count` - 1 of runner->q, runner->maximum and runner->sum, and their positions, to
@@ -117,17 +127,20 @@ static void pass_observe(struct kvc_session *session, uint32_t layer, const stru
     session->failure.status = kvc_stage_call_attended(&stage, &session->failure);
 }
 
-/* Runs one part of the sessions' rows through the layer. */
-static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
-                                 uint32_t layer, const struct kvc_row_span *part, struct kvc_error *error) {
+/* Computes one part of the sessions' rows. */
+static enum kvc_status compute_part(struct kvc_session *const *sessions, size_t count,
+                                    const struct kvc_row_source *source, uint32_t layer,
+                                    const struct kvc_row_span *part, struct kvc_error *error) {
     struct kvc_projected projected = {.entries_only = false};
     kvc_trace_sessions(part->session->engine->trace, &part->session, 1);
     kvc_trace_rows(part->session->engine->trace, KVC_TRACE_LAYER, layer, &part->session->runner->prompt, part->row,
                    part->rows);
-    const enum kvc_status status = source->project(source->user, layer, part, &projected, error);
+    struct kvc_runner *runner = part->session->runner;
+    enum kvc_status status = source->project(source->user, layer, part, &projected, error);
+    if (status == KVC_OK)
+        status = kvc_look_status(runner, error);
     if (status != KVC_OK)
         return status;
-    struct kvc_runner *runner = part->session->runner;
     const struct kvc_entry_format *format = &part->session->cache.format; /* all sessions have the same types */
     kvc_runner_transform(runner, format, 0, part->rows, projected.k, projected.v);
     kvc_centre_keys(sessions, count, layer, projected.k, part->rows, part->stored);
@@ -136,6 +149,9 @@ static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t cou
             pass_append(sessions[i], layer, part, &projected);
     if (!projected.entries_only) {
         pass_attend(part->session, layer, part);
+        status = kvc_look_status(runner, error);
+        if (status != KVC_OK)
+            return status;
         kvc_runner_transform_back(runner, format, 0, part->rows);
         for (size_t i = 0; i < count; i++)
             if (kvc_session_lives(sessions[i]))
@@ -145,6 +161,18 @@ static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t cou
                 pass_observe(sessions[i], layer, part);
     }
     return source->feed_forward(source->user, layer, part, error);
+}
+
+/* Runs one part of the sessions' rows through the layer, unless the program stops the prompt. */
+static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t count, const struct kvc_row_source *source,
+                                 uint32_t layer, const struct kvc_row_span *part, struct kvc_error *error) {
+    struct kvc_runner *runner = part->session->runner;
+    struct kvc_error stopped;
+    enum kvc_status status = kvc_look_begin(runner, error);
+    if (status == KVC_OK)
+        status = compute_part(sessions, count, source, layer, part, error);
+    (void)kvc_look_end(runner, &stopped); /* the status has it */
+    return status;
 }
 
 /* Runs the rows that a method added. If these rows were appended to the lists, their entries are dropped right after
@@ -340,9 +368,7 @@ enum kvc_status kvc_pass_layer(struct kvc_session *const *sessions, size_t count
         some = kvc_min_u32(rows - row, owner->chunk);
         const struct kvc_row_span part = {row, some, some, KVC_ROWS_PROMPT, owner};
         KVC_ASSERT(row + (uint64_t)some <= rows);
-        status = kvc_engine_go_on(owner->runner->engine, error);
-        if (status == KVC_OK)
-            status = pass_part(sessions, count, source, layer, &part, error);
+        status = pass_part(sessions, count, source, layer, &part, error);
         if (status == KVC_OK)
             status = kvc_prompts_live(sessions, count, error);
     }

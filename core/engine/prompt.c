@@ -6,6 +6,7 @@
 #include "core/engine/coordinator.h"
 #include "core/engine/fill.h"
 #include "core/engine/finite.h"
+#include "core/engine/look.h"
 #include "core/engine/pass.h"
 #include "core/engine/prompt.h"
 #include "core/engine/trace.h"
@@ -153,9 +154,10 @@ static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struc
         kvc_runner_project_output(runner, &runner->prompt, layer, part->row, part->rows);
         kvc_runner_feed_forward(runner, &runner->prompt, layer, part->row, part->rows);
     }
-    if (part->kind != KVC_ROWS_PROMPT)
-        return KVC_OK;
-    enum kvc_status status = check_rows(prompt, layer, part->row, part->rows, error);
+    enum kvc_status status = kvc_look_end(runner, error); /* the caller's function below may take steps of others */
+    if (status != KVC_OK || part->kind != KVC_ROWS_PROMPT)
+        return status;
+    status = check_rows(prompt, layer, part->row, part->rows, error);
     if (status == KVC_OK && layer == session->cache.layers - 1 && options && options->row && session->prompt.kept_rows)
         status = kvc_fail(error, KVC_USAGE,
                           "prompt: the logits of every row were requested, but policy %s keeps %u of %llu rows",
@@ -180,16 +182,21 @@ static void delta_rows(const struct prompt *prompt, const struct kvc_session *se
 
 /* Runs the pass's rows through a delta net. Rows that methods added do not change the state. Sessions that share the
  * rows have equal states before and after. */
-static void pass_delta_net(const struct prompt *prompt, uint32_t delta) {
+static enum kvc_status pass_delta_net(const struct prompt *prompt, uint32_t delta, struct kvc_error *error) {
     struct kvc_device *device = prompt->session->runner->device;
     const struct kvc_session *first = prompt->session;
     const size_t bytes = (size_t)kvc_delta_state_of(&first->runner->network->delta).floats * sizeof(float);
     const uint32_t rows = first->prompt.chunk_rows;
-    for (uint32_t row = 0, some; row < rows; row += some) {
+    enum kvc_status status = KVC_OK;
+    for (uint32_t row = 0, some; row < rows && status == KVC_OK; row += some) {
         some = kvc_min_u32(rows - row, first->chunk);
-        delta_rows(prompt, first, delta, row, some, true);
+        status = kvc_look_begin(first->runner, error);
+        if (status == KVC_OK) {
+            delta_rows(prompt, first, delta, row, some, true);
+            status = kvc_look_end(first->runner, error);
+        }
     }
-    for (size_t i = 0; i < prompt->count; i++) {
+    for (size_t i = 0; i < prompt->count && status == KVC_OK; i++) {
         const struct kvc_session *session = prompt->sessions[i];
         if (session != first)
             device->ops->copy(device, kvc_session_recurrent(session, delta), kvc_session_recurrent(first, delta),
@@ -197,21 +204,25 @@ static void pass_delta_net(const struct prompt *prompt, uint32_t delta) {
         if (kvc_session_lives(session))
             delta_rows(prompt, session, delta, session->prompt.extra_from, kvc_prompt_extra_rows(session), false);
     }
+    return status;
 }
 
 /* Runs the rows through the delta nets below an attention layer. */
-static void pass_delta(const struct prompt *prompt, uint32_t layer) {
+static enum kvc_status pass_delta(const struct prompt *prompt, uint32_t layer, struct kvc_error *error) {
     const struct kvc_layer *above = &prompt->session->runner->network->layer[layer];
-    for (uint32_t i = 0; i < above->delta_count && !prompt->fill; i++)
-        pass_delta_net(prompt, above->delta_from + i);
+    enum kvc_status status = KVC_OK;
+    for (uint32_t i = 0; i < above->delta_count && !prompt->fill && status == KVC_OK; i++)
+        status = pass_delta_net(prompt, above->delta_from + i, error);
+    return status;
 }
 
 /* Runs the rows of a pass through a layer. */
 static enum kvc_status run_layer(const struct kvc_passing *rows, uint32_t layer) {
     const struct prompt *prompt = rows->user;
     struct kvc_device *device = rows->runner->device;
-    pass_delta(prompt, layer);
-    const enum kvc_status status = kvc_pass_layer(prompt->sessions, prompt->count, rows->source, layer, rows->error);
+    enum kvc_status status = pass_delta(prompt, layer, rows->error);
+    if (status == KVC_OK)
+        status = kvc_pass_layer(prompt->sessions, prompt->count, rows->source, layer, rows->error);
     return status == KVC_OK ? device->ops->sync(device, rows->error) : status;
 }
 

@@ -6,6 +6,7 @@
 #include "core/engine/advice.h"
 #include "core/engine/coordinator.h"
 #include "core/engine/draft.h"
+#include "core/engine/look.h"
 #include "core/engine/prompt.h"
 
 #include <stdlib.h>
@@ -164,6 +165,7 @@ enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, siz
         status = fail_all(&many, kvc_fail(error, KVC_RESOURCE, "prompt: no memory for %zu sessions", session_count));
     } else {
         const uint64_t environment = kvc_float_open();
+        kvc_look_open(runner->engine);
         prompt_many_check(&many);
         for (size_t i = 0; i < session_count; i++) {
             struct kvc_error cause = {KVC_OK, ""};

@@ -2,6 +2,7 @@
 #include "core/base/assert.h"
 #include "core/base/float.h"
 #include "core/base/integers.h"
+#include "core/engine/look.h"
 #include "core/engine/pass.h"
 #include "core/engine/prepare_step.h"
 #include "core/engine/decode.h"
@@ -317,6 +318,7 @@ enum kvc_status kvc_replay_prompt(struct kvc_replay *replay, uint32_t layer, con
     given->k = k;
     given->v = v;
     given->out = out;
+    kvc_look_open(replay->runner->engine);
     status = prompt_layer(replay, layer, (uint32_t)rows, error);
     kvc_float_close(environment);
     replay->failed = status != KVC_OK;

@@ -224,7 +224,7 @@ void kvc_runner_transform_back(struct kvc_runner *runner, const struct kvc_entry
 }
 
 void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
-                       const struct kvc_segment *segments, size_t count) {
+                       uint32_t first, const struct kvc_segment *segments, size_t count) {
     const struct kvc_geometry *g = &runner->geometry;
     KVC_ASSERT(count <= runner->segment_capacity);
     const uint32_t lists[] = {g->kv_heads, g->heads};
@@ -236,10 +236,10 @@ void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch,
                                                 .kv_heads = lists[i],
                                                 .head_size = g->head_size,
                                                 .window = kvc_runner_window(runner, layer),
-                                                .q = at(&runner->q, 0, 0),
-                                                .out = at(&runner->attended, 0, 0),
-                                                .maximum = at(&runner->maximum, 0, 0),
-                                                .sum = at(&runner->sum, 0, 0),
+                                                .q = at(&runner->q, first, g->heads * g->head_size),
+                                                .out = at(&runner->attended, first, g->heads * g->head_size),
+                                                .maximum = at(&runner->maximum, first, g->heads),
+                                                .sum = at(&runner->sum, first, g->heads),
                                                 .positions = kvc_growable_at(&batch->positions, row * sizeof(int32_t)),
                                                 .causal_offset =
                                                     kvc_growable_at(&batch->causal_offset, row * sizeof(uint32_t)),

@@ -134,9 +134,10 @@ void kvc_runner_transform(struct kvc_runner *runner, const struct kvc_entry_form
                           struct kvc_span k, struct kvc_span v);
 void kvc_runner_transform_back(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row,
                                uint32_t rows);
-/* Computes attended, maximum and sum of the segments' rows from q. `row` is the batch row of the segments' row 0. */
+/* Computes attended, maximum and sum of the segments' rows from q. The segments' row 0 is row `first` of these buffers
+ * and row `row` of the batch. */
 void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
-                       const struct kvc_segment *segments, size_t count);
+                       uint32_t first, const struct kvc_segment *segments, size_t count);
 /* Adds the output projection of attended to hidden. */
 void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
                                uint32_t rows);

@@ -138,6 +138,12 @@ static void most_of_layers(const struct kvc_session *session, uint64_t *numbers,
     kvc_ranks_maximum(ranks, ranks->stages.link, numbers, count);
 }
 
+static void agree(const struct kvc_runner *runner, uint64_t *number) {
+    struct kvc_ranks *ranks = ranks_of(runner);
+    if (ranks->rows.link && ranks->rows.link->count > 1)
+        kvc_ranks_maximum(ranks, ranks->rows.link, number, 1);
+}
+
 /* Adds up the bytes of all ranks. An entry that two ranks hold is counted once. */
 static void add_stats(const struct kvc_session *session, struct kvc_session_stats *stats) {
     struct kvc_ranks *ranks = ranks_of(session->runner);
@@ -173,7 +179,8 @@ static void share_positions(const struct kvc_session *session, uint32_t layer, u
 #define CALLS_AND_NUMBERS                                                                                              \
     .several = true, .begin = begin, .begin_fork = begin_fork, .begin_list = begin_list, .begin_decode = begin_decode, \
     .begin_prompt_many = begin_prompt_many, .begin_prompt = begin_prompt, .end = end, .lacks_memory = lacks_memory,    \
-    .most_of_heads = most_of_heads, .add_stats = add_stats, .has_list = has_list, .share_positions = share_positions
+    .most_of_heads = most_of_heads, .agree = agree, .add_stats = add_stats, .has_list = has_list,                      \
+    .share_positions = share_positions
 
 const struct kvc_coordinator kvc_sharing = {CALLS_AND_NUMBERS,
                                             .step = kvc_all_layers,

@@ -29,6 +29,7 @@ enum kvc_call {
     KVC_CALL_RETURN, /* a callback of the caller (KVC_CALL_PROMPT) has returned */
     KVC_CALL_ENGINE_OPEN,
     KVC_CALL_ENGINE_CLOSE,
+    KVC_CALL_ON_INTERRUPT,
     KVC_CALL_MODEL_OPEN,
     KVC_CALL_MODEL_CLOSE,
     KVC_CALL_SESSION_OPEN,

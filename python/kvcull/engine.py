@@ -38,7 +38,7 @@ MEMORY_KINDS = ("weights", "cache", "state", "hidden", "scratch")
 
 
 def _look(_user) -> int:
-    """Called by the library between parts of a prompt. Python checks for signals whenever it runs a function."""
+    """Called by the library several times a second during a prompt. Python checks for signals whenever it runs a function."""
     return 0
 
 

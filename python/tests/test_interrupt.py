@@ -3,7 +3,9 @@
 A trace function raises it before one bytecode after another, because signals cannot be timed so precisely.
 """
 import contextlib
+import os
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -331,3 +333,39 @@ def test_a_long_prompt_ends_before_it_is_read(own):
         session.decode(7)
     session.close()
     settled(own)
+
+
+ONE_PART = """
+import sys, threading, time
+import numpy as np
+import kvcull
+
+model = kvcull.Model(sys.argv[1], threads=1)
+tokens = np.full(20000, 7)  # each layer computes them as one part, which takes a second or longer
+session, begun = model.session(chunk=len(tokens)), time.monotonic()
+print("ready", flush=True)
+try:
+    session.prompt(tokens)
+except KeyboardInterrupt:
+    print("interrupted")
+try:
+    session.prompt(tokens)
+except kvcull.UsageError as refused:
+    print("close it" in str(refused))
+session.close()
+print(len(model.session().prompt(tokens[:3])) == model.info.vocab, time.monotonic() - begun)
+"""
+
+
+def test_a_signal_from_outside_ends_one_long_part(demo):
+    run = subprocess.Popen([sys.executable, "-c", ONE_PART, demo], stdout=subprocess.PIPE, text=True,
+                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert run.stdout.readline() == "ready\n"
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        run.wait(0.3)
+    run.send_signal(signal.SIGINT)
+    out, _nothing = run.communicate(timeout=120)
+    assert run.returncode == 0, out
+    lines = out.split()
+    assert lines[:3] == ["interrupted", "True", "True"]
+    print(f"the process ended {float(lines[3]):.2f} s after it began, with a signal after 0.3 s")

@@ -434,7 +434,7 @@ static void test_limit(void **state) {
     }
 }
 
-/* The interrupt callback is called before every part of a layer, and ends the call. */
+/* The interrupt callback is called before every part of a layer, and ends the call. Small parts ask once. */
 static int count_down(void *left) { return (*(int *)left)-- == 0; }
 
 static void test_interrupt(void **state) {
@@ -472,6 +472,27 @@ static void test_interrupt(void **state) {
     REFUSED(kvc_replay_prompt(replay, 1, zeros, zeros, zeros, 40, NULL, &error), KVC_USAGE, "close it");
     kvc_replay_close(replay);
     FINE(kvc_engine_on_interrupt(engine, NULL, NULL, &error));
+}
+
+/* A long part asks before each block of its attention. */
+static void test_interrupt_within_a_part(void **state) {
+    (void)state;
+    enum { ROWS = 4096, HEADS = 8, SIZE = 128, BLOCKS = 2 };
+    const struct kvc_geometry geometry = {1, HEADS, 1, SIZE};
+    struct kvc_session_options options_of;
+    struct kvc_replay *replay;
+    float *zeros = calloc((size_t)ROWS * HEADS * SIZE, sizeof *zeros);
+    int left = BLOCKS; /* the first question comes before the part, the others before its blocks */
+    assert_non_null(zeros);
+    kvc_session_defaults(&options_of);
+    options_of.chunk = ROWS;
+    FINE(kvc_engine_on_interrupt(engine, count_down, &left, &error));
+    FINE(kvc_replay_open(engine, &geometry, &options_of, &replay, &error));
+    REFUSED(kvc_replay_prompt(replay, 0, zeros, zeros, zeros, ROWS, NULL, &error), KVC_USAGE, "interrupted");
+    assert_int_equal(left, -1);
+    kvc_replay_close(replay);
+    FINE(kvc_engine_on_interrupt(engine, NULL, NULL, &error));
+    free(zeros);
 }
 
 static void test_replay(void **state) {
@@ -571,10 +592,12 @@ static int set_up(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_odd_stages),
-                                       cmocka_unit_test(test_keep_indices), cmocka_unit_test(test_plans_are_freed),
-                                       cmocka_unit_test(test_register),     cmocka_unit_test(test_fails_alone),
-                                       cmocka_unit_test(test_limit),        cmocka_unit_test(test_replay),
-                                       cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_window_mass)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_odd_stages),
+        cmocka_unit_test(test_keep_indices), cmocka_unit_test(test_plans_are_freed),
+        cmocka_unit_test(test_register),     cmocka_unit_test(test_fails_alone),
+        cmocka_unit_test(test_limit),        cmocka_unit_test(test_replay),
+        cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_interrupt_within_a_part),
+        cmocka_unit_test(test_window_mass)};
     return cmocka_run_group_tests(tests, set_up, close_whole);
 }

@@ -1,6 +1,6 @@
 /* flow.c - calls through a pipeline, by one process or several (--ranks): prints the results, which must not depend on
  * the number of processes, and prints to stderr the number of messages of the first prompt. flow MODEL [nan]: with nan,
- * the weights have a NaN, so prompts fail. */
+ * the weights have a NaN, so prompts fail; with tensor, the processes share layers, and only interrupts are tried. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,6 +103,20 @@ static void steps(struct run *run) {
         kvc_session_close(sessions[i]);
 }
 
+static int at_the_third(void *asked) { return ++*(unsigned *)asked == 3; }
+
+/* Interrupts a prompt within its first layers. All processes end it, and can read the next one. */
+static void interrupted(struct run *run, struct kvc_engine *engine) {
+    unsigned asked = 0;
+    struct kvc_error error;
+    check(kvc_engine_on_interrupt(engine, at_the_third, &asked, &error), &error);
+    prompt(run, "full", 7);
+    asked = 0;
+    prompt(run, "snapkv:budget=24,window=4", 7);
+    check(kvc_engine_on_interrupt(engine, NULL, NULL, &error), &error);
+    prompt(run, "full", 7);
+}
+
 static void good(struct run *run) {
     static const char *const flowing[] = {"full", "sparq:budget=12"}, *const mixed[] = {"full", "snapkv:budget=40"};
     struct kvc_ranks_traffic before, after;
@@ -134,7 +148,8 @@ int main(int argc, char **argv) {
     struct kvc_error error;
     if (argc < 2)
         return KVC_USAGE;
-    check(kvc_ranks_open("pipeline", NULL, &run.ranks, &error), &error);
+    const char *kind = argc > 2 ? argv[2] : "";
+    check(kvc_ranks_open(strcmp(kind, "tensor") ? "pipeline" : "tensor", NULL, &run.ranks, &error), &error);
     if (kvc_ranks_rank(run.ranks) > 0) {
         kvc_ranks_follow(run.ranks);
         kvc_ranks_close(run.ranks);
@@ -150,10 +165,13 @@ int main(int argc, char **argv) {
         return KVC_RESOURCE;
     for (uint32_t i = 0; i < PROMPT; i++)
         run.tokens[i] = (int32_t)(20 + i * 37 % 300);
-    if (argc > 2)
+    if (!strcmp(kind, "nan"))
         prompt(&run, "full", 4);
-    else
+    else if (!*kind)
         good(&run);
+    run.stop = 0;
+    if (strcmp(kind, "nan"))
+        interrupted(&run, engine);
     free(run.logits);
     kvc_model_close(run.model);
     kvc_engine_close(engine);

@@ -55,7 +55,8 @@ flow() { # RANKS MODEL...
     status=$?
 }
 "$build/tests/ranks/flow" "$demo" >"$work/one" 2>"$work/err" || bad 'one process'
-that 'it has prompts and steps' [ "$(wc -l <"$work/one")" = 14 ]
+that 'it has prompts and steps' [ "$(wc -l <"$work/one")" = 17 ]
+that 'two prompts are interrupted' [ "$(grep -c ': 2: prompt: interrupted by the program$' "$work/one")" = 2 ]
 for ranks in 2 3 4; do
     flow $ranks "$demo"
     that "flow on $ranks ranks: exit $status" [ $status = 0 ]
@@ -69,6 +70,9 @@ export KVCULL_RANKS
 flow 3 "$demo"
 that 'flow, synchronous: the same' cmp -s "$work/one" "$work/out"
 unset KVCULL_RANKS
+tail -n 3 "$work/one" >"$work/last"
+flow 2 "$demo" tensor
+that 'two processes that share layers are interrupted alike' cmp -s "$work/last" "$work/out"
 
 on 2 bench -m "$demo" --prompt 64 --chunk 8 --gen 4 --repeat 1 --threads 1 --json -q
 that 'bench: how many ranks computed at once' awk "BEGIN { n = $(json prefill.0.ranks_computing); exit !(0 < n && n <= 2) }"
