@@ -72,6 +72,29 @@ enum kvc_status kvc_replay_windows(struct kvc_replay *replay, const uint32_t *wi
     return KVC_OK;
 }
 
+static struct kvc_span replay_whole(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
+
+enum kvc_status kvc_replay_scores(struct kvc_replay *replay, float cap, const float *sinks, struct kvc_error *error) {
+    struct kvc_runner *runner = replay->runner;
+    const size_t count = (size_t)runner->geometry.layers * runner->geometry.heads;
+    if (replay->session->tokens || replay->session->in_prompt)
+        return kvc_fail(error, KVC_USAGE, "replay: caps and sinks must be given before the first prompt");
+    if (!(cap >= 0.0f && cap * 0.0f == 0.0f))
+        return kvc_fail(error, KVC_USAGE, "replay: cap %g: must be 0 or above, and finite", (double)cap);
+    for (size_t i = 0; sinks && i < count; i++)
+        if (!(sinks[i] * 0.0f == 0.0f))
+            return kvc_fail(error, KVC_USAGE, "replay: sink %zu of layer %zu is not finite", i % runner->geometry.heads,
+                            i / runner->geometry.heads);
+    kvc_growable_free(runner->device, &runner->sinks);
+    enum kvc_status status = KVC_OK;
+    if (sinks)
+        status = kvc_growable_reserve(runner->device, &runner->sinks, count * sizeof *sinks, error);
+    if (status == KVC_OK && sinks)
+        runner->device->ops->upload(runner->device, replay_whole(&runner->sinks), sinks, count * sizeof *sinks);
+    runner->cap = cap;
+    return status;
+}
+
 void kvc_replay_close(struct kvc_replay *replay) {
     if (!replay)
         return;
@@ -84,8 +107,6 @@ void kvc_replay_close(struct kvc_replay *replay) {
 }
 
 const struct kvc_session *kvc_replay_session(const struct kvc_replay *replay) { return replay->session; }
-
-static struct kvc_span replay_whole(const struct kvc_growable *growable) { return kvc_growable_at(growable, 0); }
 
 void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *user) {
     replay->chunk_done = done;

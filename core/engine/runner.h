@@ -77,21 +77,27 @@ struct kvc_runner {
     size_t count_capacity;
     float *host_rows; /* [host_capacity]: cosine or sine rows to be copied to the device */
     size_t host_capacity;
-    uint32_t *windows; /* [layers] or NULL: sliding windows of a replay */
+    /* of a replay: */
+    uint32_t *windows;         /* [layers] or NULL: sliding windows */
+    float cap;                 /* of the scores; 0: none */
+    struct kvc_growable sinks; /* [layers, H], or no bytes: no attention sinks */
 };
 
 /* Returns how the model computes scores. A replay uses the default. */
 static inline struct kvc_scoring kvc_runner_scoring(const struct kvc_runner *runner) {
-    struct kvc_scoring scoring = {.scale = 0.0f};
+    struct kvc_scoring scoring = {.scale = 0.0f, .cap = runner->cap};
     if (runner->network)
         scoring = runner->network->scoring;
     scoring.integers = runner->linear.int8;
     return scoring;
 }
 
-/* The layer's attention sinks; replays have none. */
+/* The layer's attention sinks. */
 static inline struct kvc_span kvc_runner_sinks(const struct kvc_runner *runner, uint32_t layer) {
-    return runner->network ? runner->network->layer[layer].sinks : (struct kvc_span){NULL, 0};
+    if (runner->network)
+        return runner->network->layer[layer].sinks;
+    return runner->sinks.bytes ? kvc_growable_at(&runner->sinks, (size_t)layer * runner->geometry.heads * sizeof(float))
+                               : (struct kvc_span){NULL, 0};
 }
 
 /* Returns a layer's sliding window, or 0 if it has none. */

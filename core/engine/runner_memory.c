@@ -40,7 +40,7 @@ static size_t list_buffers(struct kvc_runner *runner, struct kvc_growable **buff
     return n;
 }
 
-enum { OTHER_BUFFERS = 13 + KVC_STAGE_SCORES };
+enum { OTHER_BUFFERS = 14 + KVC_STAGE_SCORES };
 
 /* Lists the growable buffers that list_buffers does not have. Linear layers, experts, delta nets and batches keep their
  * own. */
@@ -49,7 +49,7 @@ static void list_others(struct kvc_runner *runner, struct kvc_growable *others[O
     struct kvc_growable *all[] = {&runner->last,     &runner->logits,      &runner->part,      &runner->part_quants,
                                   &runner->gathered, &runner->counts,      &stage->kept_index, &stage->kept_count,
                                   &stage->across,    &stage->across_count, &stage->rows,       &stage->numbers,
-                                  &stage->totals};
+                                  &stage->totals,    &runner->sinks};
     memcpy(others, all, sizeof all);
     for (size_t i = 0; i < KVC_STAGE_SCORES; i++)
         others[sizeof all / sizeof *all + i] = &stage->scores[i];

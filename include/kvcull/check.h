@@ -38,6 +38,9 @@ enum kvc_status kvc_replay_open(struct kvc_engine *engine, const struct kvc_geom
                                 struct kvc_error *error);
 /** Sets the sliding windows [layers] (0: none). Call it before the first prompt. */
 enum kvc_status kvc_replay_windows(struct kvc_replay *replay, const uint32_t *windows, struct kvc_error *error);
+/** Sets the cap of the scores (0: none) and the attention sinks [layers, H] (NULL: none). Call it before the first
+ * prompt. */
+enum kvc_status kvc_replay_scores(struct kvc_replay *replay, float cap, const float *sinks, struct kvc_error *error);
 /** Frees a replay. NULL is allowed. */
 void kvc_replay_close(struct kvc_replay *replay);
 /** Passes one layer's rows of a prompt: q [rows, H, d], k and v [rows, H_kv, d], all after RoPE. `out` [rows, H, d], or

@@ -29,21 +29,24 @@ from .policy import Policy
 from .replay import Replay, _engine
 
 NAME = "kvcull_press"  # of the attention in transformers' list
+ADDS_ROWS = ("dapq", "kvzip")  # methods whose queries are of rows that they add to the prompt
 MARK = "@@kvcull-question@@"  # divides a conversation into context and question
 
 
 class CompressedLayer(DynamicLayer):
     """A layer of a DynamicCache that holds some entries of each head: keys, values [batch, lists, m, d].
 
-    positions [batch, lists, m]: of the entries; -1 fills up shorter lists and is never attended to. Lists are KV heads,
-    or query heads if the policy has per=head. The length that transformers sees is that of the whole text.
+    positions [batch, lists, m]: columns of the batch in which the entries were; -1 fills up shorter lists and is never
+    attended to. Lists are KV heads, or query heads if the policy has per=head. The length that transformers sees is that
+    of the whole text, with the columns of padding on its left: pads [batch].
     """
 
-    def __init__(self, keys: torch.Tensor, values: torch.Tensor):
+    def __init__(self, keys: torch.Tensor, values: torch.Tensor, pads: np.ndarray):
         super().__init__()
         self.lazy_initialization(keys, values)
         self.keys, self.values, self.seen = keys, values, keys.shape[2]
-        self.positions = np.broadcast_to(np.arange(self.seen), keys.shape[:3])
+        columns = np.arange(self.seen)
+        self.positions = np.broadcast_to(np.where(columns < pads[:, None], -1, columns)[:, None], keys.shape[:3])
 
     def update(self, key_states, value_states, *args, **kwargs):
         times, rows = self.keys.shape[1] // key_states.shape[1], key_states.shape[2]
@@ -95,23 +98,31 @@ class Running:
 
     def __init__(self, press: "Press", modules: Sequence[Any], cache: DynamicCache):
         self.press, self.cache = press, cache
+        self.pads = np.zeros(0, np.int64)  # [batch]: columns of padding on the left
+        self.sinks = _sinks(modules)
         self.order = {module.layer_idx: place for place, module in enumerate(modules)}
         self.windows = [_window(module) for module in modules]
         self.replays: List[Replay] = []
         self.prompted = False  # the prompt has passed all layers
 
-    def prompt(self, layer_idx: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    def open(self, q: torch.Tensor, k: torch.Tensor, cap: float) -> None:
+        """Opens the replays for a prompt."""
+        self.close()
+        self.pads = self.press.pads_of(q.shape[0], q.shape[2])
+        self.replays = [Replay(len(self.order), q.shape[1], k.shape[1], k.shape[3], self.press.policy,
+                               windows=self.windows, cap=cap, sinks=self.sinks, engine=self.press.engine,
+                               **self.press.options) for _sample in range(q.shape[0])]
+
+    def prompt(self, layer_idx: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cap: float) -> None:
         """Compresses a layer after its prompt; after the last layer also those whose budget depends on all layers."""
         place, last = self.order[layer_idx], len(self.order) - 1
         if k.shape[-1] != v.shape[-1]:
             raise UsageError("press: keys and values of different sizes cannot be compressed")
         if place == 0:
-            self.close()
-            self.replays = [Replay(last + 1, q.shape[1], k.shape[1], k.shape[3], self.press.policy, windows=self.windows,
-                                   engine=self.press.engine, **self.press.options) for _sample in range(q.shape[0])]
-        for replay, *rows in zip(self.replays, _host(q), _host(k), _host(v)):
-            replay.prompt(place, *rows)
-        made = CompressedLayer(k, v)
+            self.open(q, k, cap)
+        for replay, pad, *rows in zip(self.replays, self.pads, _host(q), _host(k), _host(v)):
+            replay.prompt(place, *(row[pad:] for row in rows))
+        made = CompressedLayer(k, v, self.pads)
         made.keep(self._kept(place))
         self.cache.layers[layer_idx] = made
         if place == last:
@@ -128,14 +139,17 @@ class Running:
             replay.step(place, *(row[0] for row in rows))
         if not self.press.selects:
             return None
-        return [[replay.reads(place, head) for head in range(replay.lists(place))] for replay in self.replays]
+        return [[replay.reads(place, head) + pad for head in range(replay.lists(place))]
+                for replay, pad in zip(self.replays, self.pads)]
 
     def evict(self, layer_idx: int) -> None:
         """Drops what the library dropped in the last step."""
         self.cache.layers[layer_idx].keep(self._kept(self.order[layer_idx]))
 
     def _kept(self, place: int) -> List[List[np.ndarray]]:
-        return [[replay.positions(place, head) for head in range(replay.lists(place))] for replay in self.replays]
+        """Returns the columns that the library holds, [batch][list]."""
+        return [[replay.positions(place, head) + pad for head in range(replay.lists(place))]
+                for replay, pad in zip(self.replays, self.pads)]
 
     def close(self) -> None:
         """Closes the replays."""
@@ -156,16 +170,51 @@ def _window(module: Any) -> int:
     return (getattr(module.config, "sliding_window", None) or 0) if slides else 0
 
 
-def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allowed: Optional[torch.Tensor],
-            scaling: float) -> torch.Tensor:
-    """Returns attention [batch, n, H, d]. allowed: bool, broadcast to [batch, H, n, entries]; None: causal."""
+def _sinks(modules: Sequence[Any]) -> Optional[np.ndarray]:
+    """Returns the attention sinks of all layers, [layers, H]. None: the model has none."""
+    found = [getattr(module, "sinks", None) for module in modules]
+    if not any(isinstance(sinks, torch.Tensor) for sinks in found):
+        return None
+    if not all(isinstance(sinks, torch.Tensor) and sinks.ndim == 1 for sinks in found):
+        raise UsageError("press: some layers have attention sinks and others have none; use hugging_face.open_model")
+    return np.stack([sinks.detach().float().cpu().numpy() for sinks in found])
+
+
+def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allowed: Optional[torch.Tensor], scaling: float,
+            cap: float = 0.0, sinks: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """Returns attention [batch, n, H, d]. allowed: bool, broadcast to [batch, H, n, entries]; None: causal. cap: of the
+    scores; 0: none. sinks [H]: scores without a value, that take a part of each row's probability."""
     times = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(times, 1), v.repeat_interleave(times, 1)
     if allowed is not None and allowed.shape[1] > 1:
         allowed = allowed.repeat_interleave(q.shape[1] // allowed.shape[1], 1)
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed, is_causal=allowed is None,
-                                                           scale=scaling)
-    return out.transpose(1, 2).contiguous()
+    if not cap and sinks is None:
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=allowed, is_causal=allowed is None,
+                                                               scale=scaling)
+        return out.transpose(1, 2).contiguous()
+    scores = torch.matmul(q, k.transpose(2, 3)).float() * scaling
+    if cap:
+        scores = torch.tanh(scores / cap) * cap
+    if allowed is None:
+        allowed = torch.ones(scores.shape[2:], dtype=torch.bool, device=q.device).tril()
+    scores = scores.masked_fill(~allowed, float("-inf"))
+    if sinks is not None:
+        rest = sinks.float()[None, :, None, None].expand(*scores.shape[:3], 1)
+        scores = torch.cat([scores, rest], dim=3)
+    probability = torch.softmax(scores, dim=3)[..., :k.shape[2]].to(v.dtype)
+    return torch.matmul(probability, v).transpose(1, 2).contiguous()
+
+
+def _prompt_allows(rows: int, window: int, pads: np.ndarray, device: torch.device) -> Optional[torch.Tensor]:
+    """Returns which columns each row of a prompt may attend to, [batch or 1, 1, rows, rows]. None: causal. Rows of
+    padding, whose results nobody reads, attend to themselves."""
+    if not window and not pads.any():
+        return None
+    row, column = np.arange(rows)[:, None], np.arange(rows)[None]
+    allowed = ((column <= row) & (column > row - (window or rows)))[None]
+    if pads.any():
+        allowed = allowed & (column >= pads[:, None, None]) | (column == row)
+    return torch.from_numpy(allowed).to(device)[:, None]
 
 
 def _allowed(layer: CompressedLayer, rows: int, window: int, read: Optional[List[List[np.ndarray]]],
@@ -188,23 +237,22 @@ def _attention(module, query, key, value, attention_mask, scaling=None, softcap=
     """The attention of transformers while a press is on."""
     press: Press = module._kvcull_press
     running: Optional[Running] = module._kvcull_running
-    scaling = scaling if scaling is not None else query.shape[-1] ** -0.5
-    if softcap is not None or s_aux is not None:
-        raise UsageError("press: models with capped scores or attention sinks cannot be pressed")
+    scaling, cap = scaling if scaling is not None else query.shape[-1] ** -0.5, float(softcap or 0)
+    if s_aux is not None and s_aux is not getattr(module, "sinks", None):
+        raise UsageError(f"press: the attention sinks of {type(module).__name__} are not known; use hugging_face.open_model")
     window, rows = _window(module), query.shape[2]
     if running is None or rows == key.shape[2]:  # no cache, or a prompt
-        allowed = None
-        if window:
-            at = torch.arange(rows, device=query.device)
-            allowed = ((at[None] <= at[:, None]) & (at[None] > at[:, None] - window))[None, None]
-        out = _attend(query, key, value, allowed, scaling)
+        allowed = _prompt_allows(rows, window, press.pads_of(query.shape[0], rows), query.device)
+        out = _attend(query, key, value, allowed, scaling, cap, s_aux)
         if running is not None:
-            running.prompt(module.layer_idx, query * (scaling * query.shape[-1] ** 0.5), key, value)
+            running.prompt(module.layer_idx, query * (scaling * query.shape[-1] ** 0.5), key, value, cap)
         return out, None
     layer = running.cache.layers[module.layer_idx]
     if not isinstance(layer, CompressedLayer):
         raise UsageError("press: the cache has entries from before; the prompt must be read with the press on")
     read = None
+    if not np.array_equal(press.pads_of(query.shape[0], layer.seen), running.pads):
+        raise UsageError("press: the attention mask has other columns of padding than in the prompt")
     if press.acts_in_steps:
         if rows > 1:
             raise UsageError(f"press: {press.policy} acts at each step, so the model must get one token at a time after "
@@ -212,7 +260,7 @@ def _attention(module, query, key, value, attention_mask, scaling=None, softcap=
         times = layer.keys.shape[1] // running.replays[0].kv_heads
         read = running.step(module.layer_idx, query * (scaling * query.shape[-1] ** 0.5), key[:, ::times, -1:],
                             value[:, ::times, -1:])
-    out = _attend(query, key, value, _allowed(layer, rows, window, read, query.device), scaling)
+    out = _attend(query, key, value, _allowed(layer, rows, window, read, query.device), scaling, cap, s_aux)
     if press.acts_in_steps:
         running.evict(module.layer_idx)
     return out, None
@@ -225,20 +273,48 @@ class Press:
     """A policy for models of transformers: `with press(model):` compresses every cache that is filled inside.
 
     policy: a text, or from `kvcull.policy`. engine: that computes the decisions; None: one on the CPU. options: see
-    `kvcull.Replay`. Methods that act within the prompt (stages "chunk" and "propagate") are refused.
+    `kvcull.Replay`. Refused are methods that act within the prompt (stages "chunk" and "propagate") or add rows to it,
+    because transformers computes the prompt: `open_model` runs them. Padding must be on the left.
     """
 
     def __init__(self, policy: Union[str, Policy], engine: Optional[Engine] = None, **options: Any):
         self.policy, self.options = str(policy), dict(options)
         self.engine = engine if engine is not None else _engine()
         stages = self.engine.stages(self.policy)
-        within = [stage for stage in stages if stage in ("chunk", "propagate")]
+        within = [f"acts within the prompt (stage {stage})" for stage in stages if stage in ("chunk", "propagate")]
+        within += [f"adds rows to the prompt ({name})" for name in ADDS_ROWS
+                   if name in (part.partition(":")[0] for part in self.policy.split("+"))]
         if within:
-            raise UsageError(f"press: {self.policy} acts within the prompt (stage {within[0]}), which transformers computes")
+            raise UsageError(f"press: {self.policy} {within[0]}, which transformers computes; "
+                             "kvcull.hugging_face.open_model(model, tokenizer) runs it")
+        self._mask: Optional[np.ndarray] = None  # of the current call of the model, [batch, columns]
         self.selects = "select" in stages
         self.acts_in_steps = self.selects or "decode" in stages
         if self.selects:
             self.options["record_reads"] = True
+
+    def pads_of(self, batch: int, columns: int) -> np.ndarray:
+        """Returns how many of so many columns are padding on the left, [batch]."""
+        if self._mask is None:
+            return np.zeros(batch, np.int64)
+        if self._mask.shape[0] != batch or self._mask.shape[1] < columns:
+            raise UsageError(f"press: attention_mask {list(self._mask.shape)}: must be [{batch}, {columns}]")
+        mask = self._mask[:, :columns]
+        pads = np.where(mask.any(axis=1), mask.argmax(axis=1), columns)
+        if not np.array_equal(mask, np.arange(columns) >= pads[:, None]):
+            raise UsageError("press: padding must be on the left: tokenizer.padding_side = \"left\"")
+        if (pads == columns).any():
+            raise UsageError("press: a text of the batch has no tokens")
+        return pads
+
+    def _note_mask(self, mask: Any) -> None:
+        """Notes the attention mask of a call of the model."""
+        self._mask = None
+        if mask is None:
+            return
+        if not isinstance(mask, torch.Tensor) or mask.ndim != 2:
+            raise UsageError("press: attention_mask must be [batch, columns], of 0 and 1")
+        self._mask = mask.detach().cpu().numpy() != 0
 
     @contextlib.contextmanager
     def __call__(self, model: Any) -> Iterator[Any]:
@@ -262,9 +338,7 @@ class Press:
             module._kvcull_running = runs[id(cache)]
 
         def padding(_module, arguments, named):
-            mask = named.get("attention_mask")
-            if isinstance(mask, torch.Tensor) and mask.ndim == 2 and not bool(mask.all()):
-                raise UsageError("press: a batch with padding; give texts of equal length, or one at a time")
+            self._note_mask(named.get("attention_mask", arguments[1] if len(arguments) > 1 else None))
 
         hooks = [module.register_forward_pre_hook(before, with_kwargs=True) for module in modules]
         hooks.append(model.register_forward_pre_hook(padding, with_kwargs=True))

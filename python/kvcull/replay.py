@@ -46,11 +46,12 @@ class Replay(Closing):
 
     layers, heads, kv_heads, head_size: L, H, H_kv, d. policy, cache_type, chunk, seed, memory_limit, expected and
     record_reads: as in `kvcull.Session`, except that entries are f32 by default. windows [L]: sliding windows, 0: none.
-    All rows are float32; keys and queries are after RoPE.
+    cap: of the scores, cap * tanh(score / cap); 0: none. sinks [L, H]: attention sinks. All rows are float32; keys and
+    queries are after RoPE.
     """
 
     def __init__(self, layers: int, heads: int, kv_heads: int, head_size: int, policy=None, *,
-                 windows: Optional[Sequence[int]] = None, engine: Optional[Engine] = None, cache_type: str = "f32",
+                 windows: Optional[Sequence[int]] = None, cap: float = 0, sinks: Any = None, engine: Optional[Engine] = None, cache_type: str = "f32",
                  chunk: int = 0, seed: int = 0, memory_limit: int = 0, expected: int = 0, record_reads: bool = False):
         self.layers, self.heads, self.kv_heads, self.head_size = layers, heads, kv_heads, head_size
         self.engine = engine if engine is not None else _engine()
@@ -63,6 +64,14 @@ class Replay(Closing):
             if len(windows) != layers:
                 raise _library.of_status(lib.KVC_USAGE, f"windows: {len(windows)} given: must be {layers}")
             self.engine._call(lib.kvc_replay_windows, self._handle, ffi.new("uint32_t[]", list(windows)))
+        if cap or sinks is not None:
+            given = ffi.NULL
+            if sinks is not None:
+                array = np.ascontiguousarray(sinks, np.float32)
+                if array.shape != (layers, heads):
+                    raise _library.of_status(lib.KVC_USAGE, f"sinks {list(array.shape)}: must be [{layers}, {heads}]")
+                given = _floats(array)
+            self.engine._call(lib.kvc_replay_scores, self._handle, cap, given)
         self._session = Within(self._handle, lib.kvc_replay_session)
 
     def _layer(self, layer: int) -> int:

@@ -7,8 +7,9 @@ from kvcull import Replay, policy
 
 torch = pytest.importorskip("torch", reason="no torch")
 transformers = pytest.importorskip("transformers", reason="no transformers")
-from transformers import (DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig,  # noqa: E402
-                          LlamaForCausalLM, MistralConfig, MistralForCausalLM)
+from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3ForCausalLM,  # noqa: E402
+                          Gemma3TextConfig, GptOssConfig, GptOssForCausalLM, LlamaConfig, LlamaForCausalLM,
+                          MistralConfig, MistralForCausalLM)
 
 from kvcull import hugging_face  # noqa: E402
 
@@ -18,7 +19,7 @@ SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "v
 
 def made(kind=LlamaForCausalLM, config=LlamaConfig, **more):
     torch.manual_seed(0)
-    return kind(config(**SHAPE, **more)).eval()
+    return kind(config(**{**SHAPE, **more})).eval()
 
 
 @pytest.fixture(scope="module", name="llama")
@@ -105,6 +106,133 @@ def test_the_method_full_changes_nothing(llama):
     assert torch.equal(plain, pressed) and llama.config._attn_implementation != hugging_face.NAME
 
 
+LENGTHS = [70, 45, 90]
+
+
+def padded(tokens):
+    """Returns texts of different lengths as a batch with padding on the left: tokens, mask."""
+    longest = max(map(len, tokens))
+    made, mask = torch.zeros(len(tokens), longest, dtype=torch.long), torch.zeros(len(tokens), longest, dtype=torch.long)
+    for row, here, some in zip(made, mask, tokens):
+        row[longest - len(some):], here[longest - len(some):] = some, 1
+    return made, mask
+
+
+@pytest.mark.parametrize("spec", ["snapkv:budget=24,window=8", "knorm:budget=50%", "h2o:budget=24", "streaming:budget=20",
+                                  "snapkv:budget=24,window=8+quest:budget=16,page=8"])
+def test_padding_on_the_left(llama, monkeypatch, spec):
+    """Each text of a batch keeps what it keeps alone, and its answer is the same."""
+    texts = [ids(count, seed=count)[0] for count in LENGTHS]
+    made, mask = padded(texts)
+    calls, cache = recorded(monkeypatch), DynamicCache()
+    with torch.no_grad(), kvcull.press(spec)(llama):
+        llama(made, attention_mask=mask, past_key_values=cache)
+        for sample, count in enumerate(LENGTHS):
+            pad = made.shape[1] - count
+            with Replay(3, 4, 2, 16, spec) as replay:
+                for layer, q, k, v, _scaling in calls:
+                    replay.prompt(layer, *(rows(one, sample)[pad:] for one in (q, k, v)))
+                for layer, kept in enumerate(replay.kept()):
+                    held = cache.layers[layer].positions[sample]
+                    assert all(np.array_equal(one[one >= 0], positions + pad) for one, positions in zip(held, kept))
+        together = llama.generate(made, attention_mask=mask, max_new_tokens=6, do_sample=False, pad_token_id=0)
+        for sample, text in enumerate(texts):
+            alone = llama.generate(text[None], max_new_tokens=6, do_sample=False, pad_token_id=0)
+            assert torch.equal(together[sample, made.shape[1]:], alone[0, len(text):])
+
+
+GEMMA2 = (Gemma2ForCausalLM, Gemma2Config, {"head_dim": 16, "query_pre_attn_scalar": 64, "sliding_window": 24,
+                                            "attn_logit_softcapping": 2.0, "final_logit_softcapping": 5.0})
+GPT_OSS = (GptOssForCausalLM, GptOssConfig, {"head_dim": 16, "sliding_window": 24, "num_local_experts": 4,
+                                             "num_experts_per_tok": 2, "layer_types": ["sliding_attention", "full_attention",
+                                                                                       "sliding_attention"]})
+
+
+def special(kind, config, more):
+    """Returns a model whose scores are large enough to be capped, and whose sinks matter."""
+    model = made(kind, config, **more)
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.q_proj.weight.mul_(20)
+            layer.self_attn.k_proj.weight.mul_(20)
+            if hasattr(layer.self_attn, "sinks"):
+                layer.self_attn.sinks.copy_(torch.randn(4) * 2)
+    return model
+
+
+@pytest.mark.parametrize("kind, config, more", [GEMMA2, GPT_OSS])
+def test_caps_and_sinks(kind, config, more, monkeypatch):
+    """Without eviction the logits are those of transformers. With it, the library sees the cap and the sinks."""
+    model, text = special(kind, config, more), ids(60)
+    sinks = hugging_face._sinks([layer.self_attn for layer in model.model.layers])
+    cap = more.get("attn_logit_softcapping", 0)
+    assert bool(cap) != (sinks is not None)
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        plain = model(text).logits
+        with kvcull.press("full")(model):
+            cache = DynamicCache(config=model.config)
+            model(text[:, :50], past_key_values=cache)
+            pressed = torch.cat([model(text[:, i:i + 1], past_key_values=cache).logits for i in range(50, 60)], dim=1)
+    assert torch.allclose(plain[:, 50:], pressed, atol=1e-4)
+    calls, differ = recorded(monkeypatch), 0
+    for spec in ("h2o:budget=20", "snapkv:budget=16,window=4", "tova:budget=14"):
+        calls.clear()
+        with torch.no_grad(), kvcull.press(spec)(model):
+            cache = DynamicCache(config=model.config)
+            model(text[:, :50], past_key_values=cache)
+        held = [[one[one >= 0] for one in layer.positions[0]] for layer in cache.layers]
+        windows = [hugging_face._window(layer.self_attn) for layer in model.model.layers]
+        for options, same in (({"cap": cap, "sinks": sinks}, True), ({}, False)):
+            with Replay(3, 4, 2, 16, spec, windows=windows, **options) as replay:
+                for layer, q, k, v, scaling in calls:
+                    replay.prompt(layer, rows(q, 0) * np.float32(scaling * 4), rows(k, 0), rows(v, 0))
+                equal = all(map(np.array_equal, sum(replay.kept(), []), sum(held, [])))
+            assert equal or not same
+            differ += not equal
+    assert differ, "the cap or the sinks changed no choice"
+
+
+@pytest.mark.parametrize("kind, config, more", [GEMMA2, GPT_OSS])
+def test_caps_and_sinks_of_the_engine(kind, config, more, bundled):
+    """The engine computes the model on its own and keeps the same entries."""
+    model, text = special(kind, config, {**more, "vocab_size": bundled[1].vocab_size}), ids(60)
+    specs = ("h2o:budget=20", "snapkv:budget=16,window=4")
+    with hugging_face.open_model(model, bundled[1], threads=1, math="float") as opened, torch.no_grad():
+        for spec in specs:
+            with kvcull.press(spec)(model):
+                cache = DynamicCache(config=model.config)
+                model(text, past_key_values=cache)
+            session = opened.session(spec, cache_type="f32")
+            session.prompt(text[0].numpy())
+            for layer in range(3):
+                for head in range(2):
+                    held = cache.layers[layer].positions[0, head]
+                    assert np.array_equal(session.positions(layer, head), held[held >= 0])
+
+
+def test_every_method_is_pressed_or_refused(llama):
+    """A refusal is one line, before anything is computed, that says what to use instead."""
+    needs = {"triattention": "stats=drawn,budget=64", "duo": "file=every-other", "sparq": "budget=16",
+             "hsa": "budget=16", "lagkv": "budget=280", "lacache": "budget=150,span=2"}
+    refused, text = [], ids(300)
+    for name, method in policy.methods().items():
+        budget = any(option.name == "budget" for option in method.options)
+        spec = f"{name}:{needs[name]}" if name in needs else f"{name}:budget=64" if budget else name
+        try:
+            press = kvcull.press(spec)
+        except kvcull.UsageError as error:
+            assert "open_model" in str(error) and "\n" not in str(error)
+            refused.append(name)
+            continue
+        with torch.no_grad(), press(llama):
+            cache = DynamicCache()
+            llama(text, past_key_values=cache)
+            llama(text[:, :1], past_key_values=cache)
+        assert cache.get_seq_length() == 301
+    assert refused == ["fastkv", "dapq", "kvzip", "take"]
+
+
 @pytest.mark.parametrize("kind, config, more", [
     (MistralForCausalLM, MistralConfig, {"sliding_window": 16}),
     (Gemma3ForCausalLM, Gemma3TextConfig, {"sliding_window": 16, "head_dim": 16, "query_pre_attn_scalar": 64,
@@ -141,8 +269,15 @@ def test_refusals(llama):
         llama(ids(40), past_key_values=cache)
         with pytest.raises(kvcull.UsageError, match="one token at a time"):
             llama(ids(3), past_key_values=cache)
-        with pytest.raises(kvcull.UsageError, match="padding"):
-            llama(ids(8), attention_mask=torch.tensor([[0] * 2 + [1] * 6]))
+        with pytest.raises(kvcull.UsageError, match="other columns of padding"):
+            llama(ids(1), attention_mask=torch.tensor([[0] * 2 + [1] * 42]), past_key_values=cache)
+        for mask in ([1] * 6 + [0] * 2, [0, 1, 1, 0, 1, 1, 1, 1]):
+            with pytest.raises(kvcull.UsageError, match="on the left"):
+                llama(ids(8), attention_mask=torch.tensor([mask]))
+        with pytest.raises(kvcull.UsageError, match="no tokens"):
+            llama(ids(8), attention_mask=torch.zeros(1, 8, dtype=torch.long))
+        with pytest.raises(kvcull.UsageError, match="of 0 and 1"):
+            llama(ids(8), attention_mask=torch.ones(1, 1, 8, 8, dtype=torch.bool))
         with pytest.raises(kvcull.UsageError, match="cannot be shortened"):
             cache.layers[0].crop(-2)
     with torch.no_grad():

@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -504,6 +505,14 @@ static void test_replay(void **state) {
     static float zeros[200 * 2 * 8];
     kvc_session_defaults(&session_options);
     REFUSED(kvc_replay_open(engine, &odd, &session_options, &replay, &error), KVC_USAGE, "dividing");
+    FINE(kvc_replay_open(engine, &geometry, &session_options, &replay, &error));
+    const float sinks[4] = {1, 2, INFINITY, 4};
+    REFUSED(kvc_replay_scores(replay, -1, NULL, &error), KVC_USAGE, "cap -1");
+    REFUSED(kvc_replay_scores(replay, INFINITY, NULL, &error), KVC_USAGE, "cap inf");
+    REFUSED(kvc_replay_scores(replay, 2, sinks, &error), KVC_USAGE, "sink 0 of layer 1");
+    FINE(kvc_replay_prompt(replay, 0, zeros, zeros, zeros, 9, NULL, &error));
+    REFUSED(kvc_replay_scores(replay, 2, NULL, &error), KVC_USAGE, "before the first prompt");
+    kvc_replay_close(replay);
     session_options.policy = "wild:do=17,at=2";
     FINE(kvc_replay_open(engine, &geometry, &session_options, &replay, &error));
     REFUSED(kvc_replay_step(replay, 0, zeros, zeros, zeros, NULL, &error), KVC_USAGE, "before the prompt");
