@@ -4,11 +4,11 @@
 #include "kvcull/policy.h"
 #include "tests/core/whole_fixture.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
