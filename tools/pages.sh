@@ -1,8 +1,9 @@
 #!/bin/sh
-# pages.sh - writes the parts of docs/reference that come from the program's own tables: the methods' pages, and the
-# tables of families, weight types and request fields. tools/pages.sh PROGRAM SOURCE FOLDER writes
-# FOLDER/docs/reference/methods.md and FOLDER/docs/reference/methods. It copies SOURCE/docs/reference/models.md and
-# SOURCE/docs/reference/server.md to FOLDER and inserts the tables between their markers. `make pages` calls it.
+# pages.sh - writes the tracked files that come from the program's own tables: the methods' pages, their types for Python,
+# and the tables of families, weight types and request fields. tools/pages.sh PROGRAM SOURCE FOLDER writes
+# FOLDER/docs/reference/methods.md, FOLDER/docs/reference/methods and, if there is a python3,
+# FOLDER/python/kvcull/policy.pyi. It copies SOURCE/docs/reference/models.md and SOURCE/docs/reference/server.md to FOLDER
+# and inserts the tables between their markers. `make pages` calls it.
 set -eu
 program=$1
 source=$2
@@ -13,6 +14,14 @@ rm -f "$folder"/docs/reference/methods/*.md # obsolete pages
 for method in $(sed -n 's|^.*](methods/\([a-z0-9-]*\)\.md).*|\1|p' "$folder/docs/reference/methods.md"); do
     "$program" info methods "$method" --markdown >"$folder/docs/reference/methods/$method.md"
 done
+
+if command -v "${PYTHON:-python3}" >/dev/null; then
+    mkdir -p "$folder/python/kvcull"
+    "$program" info methods --json >"$folder/methods.part"
+    "${PYTHON:-python3}" "$source/tools/policy_types.py" <"$folder/methods.part" >"$folder/types.part"
+    mv "$folder/types.part" "$folder/python/kvcull/policy.pyi"
+    rm "$folder/methods.part"
+fi
 
 # The manual's list of weight types, in upper case as in GGUF.
 "$program" --manual | sed -n '/^\.Ss Weight types/{n;n;p;}' | tr a-z A-Z | fold -s -w 120 |

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Makes python/kvcull/policy.pyi, from which type checkers know every method's options, from the library's tables.
+"""Makes python/kvcull/policy.pyi, from which type checkers know every method's options, from the program's tables.
 
-    PYTHONPATH=python python3 tools/policy_types.py >python/kvcull/policy.pyi
+    kvcull info methods --json | python3 tools/policy_types.py >python/kvcull/policy.pyi
 
-python/tests/test_types.py fails if the file differs from what this prints.
+`make pages` does this. The file is tracked as the methods' pages are: editors read it in a checkout, and a package for
+another kind of machine cannot be asked when it is built. python/tests/test_types.py fails if the file is old.
 """
-from kvcull.policy import Option, keyword_of, methods
+import json
+import keyword
+import sys
 
 HEAD = '''"""Types of the methods' options. Made by tools/policy_types.py from the library's tables; do not edit."""
 from typing import Any, Callable, Dict, List, Literal, Optional, Sequence, Tuple, Union
@@ -60,30 +63,32 @@ def function_of(method: Method) -> Callable[..., Policy]: ...
 '''
 
 
-def type_of(option: Option) -> str:
+def type_of(option: dict) -> str:
     """Returns the type of an option's values."""
-    if option.kind == "choice":
-        return f"Literal[{', '.join(repr(one) for one in option.choices)}]"
-    if option.kind == "budget":
+    kind = option["kind"]
+    if kind == "choice":
+        return f"Literal[{', '.join(repr(one) for one in option['choices'].split('|'))}]"
+    if kind == "budget":
         return "Union[int, float, str]"
-    if option.kind == "text":
+    if kind == "text":
         return "Numbers"
-    plain = "int" if option.kind == "integer" else "float"
-    return f"Union[{plain}, Sequence[{plain}]]" if option.default and "/" in option.default else plain
+    plain = "int" if kind == "integer" else "float"
+    return f"Union[{plain}, Sequence[{plain}]]" if "/" in (option["default"] or "") else plain
 
 
 def main() -> None:
     """Prints the file."""
+    tables = json.load(sys.stdin)
     print(HEAD)
-    for method in methods().values():
-        lines = [f"def {method.name.replace('-', '_')}("]
-        options = method.options + method.common
+    for method in tables["methods"]:
+        lines = [f"def {method['name'].replace('-', '_')}("]
+        options = method["options"] + (tables["common_options"] if method["stages"] != "none" else [])
         if options:
             lines.append("    *,")
         for option in options:
-            required = option.default is None
+            name, required = option["name"], option["default"] is None
             kind = type_of(option) if required else f"Optional[{type_of(option)}]"
-            lines.append(f"    {keyword_of(option)}: {kind}{'' if required else ' = ...'},")
+            lines.append(f"    {name}{'_' if keyword.iskeyword(name) else ''}: {kind}{'' if required else ' = ...'},")
         print("\n".join(lines) + "\n) -> Policy: ...")
 
 

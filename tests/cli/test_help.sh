@@ -38,6 +38,8 @@ for page in "$work"/docs/reference/methods/* "$work/docs/reference/methods.md"; 
     name=${page#"$work"/docs/}
     that "docs/$name is old: make pages" cmp -s "$page" "$source/docs/$name"
 done
+types=python/kvcull/policy.pyi
+[ ! -e "$work/$types" ] || that "$types is old: make pages" cmp -s "$work/$types" "$source/$types"
 for page in "$source"/docs/reference/methods/*; do
     name=${page#"$source"/docs/}
     that "docs/$name is of nothing: make pages" [ -e "$work/docs/$name" ]
