@@ -93,14 +93,22 @@ def long_answers(root: Path) -> None:
 
 def conversations(root: Path) -> None:
     turns = [{"input": "Which boat left?", "answer": "12"}, {"input": "And then?", "answer": ["13", "14"]}]
-    for name in ("kv", "prefix_suffix", "vt", "qa_eng", "qa_chn", "mf", "summary"):
+    for name in ("kv", "prefix_suffix", "vt", "qa_eng", "qa_chn", "summary"):
         lines(root / "scbench" / f"scbench_{name}.jsonl", {"context": WORDS, "multi_turns": turns})
+    lines(root / "scbench" / "scbench_mf.jsonl", {"context": "[3, 9, 4.5]", "multi_turns": [
+        {"input": "You should answer with one number, no other words. The largest number of the list is:", "answer": 9},
+        {"input": "You should answer with one number, no other words. The median number of the list is:", "answer": 4.5}]})
+    lines(root / "scbench" / "scbench_summary_with_needles.jsonl", {"context": WORDS, "multi_turns": [
+        {"input": "Sum up the first text.", "answer": "Boats left.", "task": "scbench_summary"},
+        {"input": "What is the pass key?", "answer": "0713", "task": "scbench_passkey"}]})
     for name in ("choice_eng", "many_shot"):
         asked = [dict(turn, answer="noon", options=["dawn", "noon"]) for turn in turns]
         lines(root / "scbench" / f"scbench_{name}.jsonl", {"context": WORDS, "multi_turns": asked})
     pairs = "[{'Q': 'When did it leave?', 'A': 'at noon', 'S': []}, {'Q': 'Which?', 'A': 'number 3'}]"
     for name in ("longdep_qa", "shortdep_qa"):
         lines(root / "loogle" / f"{name}.jsonl", {"input": WORDS, "title": "t", "qa_pairs": pairs, "output": "none"})
+    masked = "[{'Q': 'At noon <mask-0> left <mask-1>.', 'A': {'<mask-0>': 'Ada', '<mask-1>': 'Port Elm'}, 'S': []}]"
+    lines(root / "loogle" / "shortdep_cloze.jsonl", {"input": WORDS, "title": "t", "qa_pairs": masked, "output": "none"})
     lines(root / "loogle" / "longdep_summarization.jsonl", {"input": WORDS, "qa_pairs": "none", "output": "Boats left."})
 
 

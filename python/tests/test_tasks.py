@@ -58,7 +58,8 @@ def test_every_task_runs(files, small, name):
 
 #: Right answers that are not just the text of the file.
 RIGHT = {"longbench2": "The correct answer is (B)", "infinitebench/code_debug": "B.",
-         "infinitebench/longbook_choice_eng": "B"}
+         "infinitebench/longbook_choice_eng": "B",
+         "loogle/shortdep_cloze": "{'<mask-0>': 'Ada', '<mask-1>': 'Port Elm'}"}
 
 
 def test_the_right_answers_score_one(files):
@@ -90,7 +91,15 @@ def test_what_the_model_gets(files):
     sample = first(files, "longproc/countdown_0.5k")
     assert "\n# Search Procedure\n" in sample.context and "\nNumbers: [21, 16, 17, 26]\n" in sample.question
     assert [asked.answers for asked in first(files, "scbench/kv").asked] == [["12"], ["13", "14"]]
+    assert [asked.text for asked in first(files, "scbench/mf").asked][1].startswith("\n\nWhat is the median number of the list?")
+    assert first(files, "scbench/choice_eng").asked[0].text.endswith("\n\nQuestion: Which boat left?\nA. dawn\nB. noon")
+    assert first(files, "scbench/qa_eng").context.startswith("Read this book")
+    sums, key = first(files, "scbench/summary_with_needles").asked
+    assert TASKS["scbench/summary_with_needles"].score(key, "It is 0713.") == 1 and not sums.more["key"]
     assert [asked.opening for asked in first(files, "loogle/longdep_qa").asked] == ["Answer:", "Answer:"]
+    cloze, task = first(files, "loogle/shortdep_cloze").asked[0], TASKS["loogle/shortdep_cloze"]
+    for answer, score in (("{'<mask-0>': 'Ada', '<mask-1>': 'Port'}", 0.5), ("Ada, Port Elm", 0), ("['Ada']", 0), ("{", 0)):
+        assert task.score(cloze, answer) == score
 
 
 #: (file, text or pattern, its replacement, the error)
@@ -133,6 +142,9 @@ SPOILT = [
     ("longproc/countdown_0.5k", "countdown/countdown_0.5k.json", r", 26\]", "]", '"nums" is a list'),
     ("longproc/tom_tracking_0.5k", "tom_tracking/prompts.yaml", "USER", "MY", 'no "USER_PROMPT'),
     ("loogle/longdep_qa", "longdep_qa.jsonl", "'Q'", "'R'", '"qa_pairs" is a text; it must be a list'),
+    ("loogle/shortdep_cloze", "shortdep_cloze.jsonl", r"'A': \{.*?\}", "'A': 'Ada'", '"qa_pairs" is a text; it must be a list'),
+    ("scbench/mf", "scbench_mf.jsonl", "The largest number", "A number", 'a text with "The ... is"'),
+    ("scbench/summary_with_needles", "scbench_summary_with_needles.jsonl", '"task"', '"tasks"', '"task" is missing'),
     ("scbench/kv", "scbench_kv.jsonl", '"answer": "12"', '"answer": {}', "multi_turns.0.: .answer. is an object"),
 ]
 

@@ -6,6 +6,7 @@ tests/data/metrics.json has scores that the scripts themselves gave (tests/golde
 """
 from __future__ import annotations
 
+import ast
 import csv
 import difflib
 import functools
@@ -13,7 +14,7 @@ import math
 import re
 import string
 from collections import Counter
-from typing import Callable, Iterable, List, Sequence, Tuple
+from typing import Callable, Dict, Iterable, List, Sequence, Tuple
 
 Score = Callable[[str, str], float]
 
@@ -316,6 +317,17 @@ def rouge_l(answer: str, truth: str) -> float:
 def rouge_l_recall(answer: str, truth: str) -> float:
     """Its recall."""
     return float(_rouge_scorer("rougeL", True).score(truth, answer)["rougeL"].recall)
+
+
+def masks(answer: str, names: Dict[str, str]) -> float:
+    """LooGLE's exact match: the share of masks whose names an object in the answer gives; 0 if the answer is none."""
+    try:
+        given = ast.literal_eval(answer.strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return 0.0
+    if not isinstance(given, dict) or not names:
+        return 0.0
+    return sum(given.get(mask) == name for mask, name in names.items()) / len(names)
 
 
 def ndcg(answer: str, gains: dict) -> float:
