@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import time
 from typing import List, Optional, Sequence, Tuple
 
 from ..errors import InputError, KvcullError, UsageError
@@ -17,10 +18,34 @@ from .run import SIDES, Plan, Runner
 
 
 def _lengths(text: str) -> List[int]:
-    numbers = [int(one) for one in text.split(",")]
-    if any(number < 64 for number in numbers):
-        raise argparse.ArgumentTypeError("lengths must be from 64")
-    return numbers
+    if not all(one.isdigit() and int(one) >= 64 for one in text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text}: must be numbers of tokens from 64, such as 4096,8192")
+    return [int(one) for one in text.split(",")]
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text}: must be a number from 0")
+    return int(text)
+
+
+class _Progress:
+    """Shows lines about the progress: each on a terminal, elsewhere one in half a minute."""
+
+    def __init__(self) -> None:
+        self.terminal, self.next = sys.stderr.isatty(), time.monotonic() + 30
+
+    def __call__(self, line: str) -> None:
+        if self.terminal:
+            print("\r\x1b[K" + line, end="", file=sys.stderr)
+        elif time.monotonic() >= self.next:
+            print(line, file=sys.stderr, flush=True)
+            self.next = time.monotonic() + 30
+
+    def end(self) -> None:
+        """Clears the line."""
+        if self.terminal:
+            print("\r\x1b[K", end="", file=sys.stderr)
 
 
 def _bytes(text: str) -> int:
@@ -62,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--data", action="append", default=[], metavar="[GROUP=]FOLDER",
                      help="folder with the files; several times for several benchmarks")
     run.add_argument("--length", type=_lengths, default=[4096], metavar="N,..", help="most tokens of prompt and answer")
-    run.add_argument("--samples", type=int, default=0, metavar="N", help="samples of each task (default: all)")
+    run.add_argument("--samples", type=_count, default=0, metavar="N", help="samples of each task (default: all)")
     run.add_argument("--question", choices=["both", *SIDES], default="both", metavar="WHEN",
                      help="seen: text and question are one prompt; unseen: the question comes later; both")
     run.add_argument("--out", metavar="FILE", help="append every answer to this file as a line of JSON")
@@ -75,14 +100,14 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--template-vars", type=json.loads, metavar="JSON", help="variables for the template")
     run.add_argument("--date", help="date for the template, such as 2025-06-30")
     run.add_argument("--backend", help="cpu, ref, opencl[:N] or cuda[:N]")
-    run.add_argument("--threads", type=int, default=0, metavar="N")
-    run.add_argument("--math", choices=["int8", "float", "fast"], default="int8")
+    run.add_argument("--threads", type=_count, default=0, metavar="N")
+    run.add_argument("--math", choices=["int8", "int16", "float", "fast"], default="int8")
     run.add_argument("--kv-type", default="f16", metavar="TYPE", help="type of keys and values, such as q4h")
-    run.add_argument("--chunk", type=int, default=0, metavar="N", help="rows of a prompt computed together")
+    run.add_argument("--chunk", type=_count, default=0, metavar="N", help="rows of a prompt computed together")
     run.add_argument("--mem", type=_bytes, default=0, metavar="SIZE",
                      help="memory for sessions that run together, such as 8G (default: half of what is free)")
     run.add_argument("--alone", action="store_true", help="run policies one by one, which measures their times")
-    run.add_argument("--show", type=int, default=0, metavar="N", help="print the first N samples of each task")
+    run.add_argument("--show", type=_count, default=0, metavar="N", help="print the first N samples of each task")
     run.add_argument("--seed", type=int, default=0, help="seed of methods that draw at random")
     run.add_argument("-q", "--quiet", action="store_true", help="no progress")
     commands.add_parser("lm", add_help=False, help="lm-eval's command with the model kvcull: lm run --model kvcull ...")
@@ -139,13 +164,12 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
                 options.mem, options.alone, options.show, options.kv_type, options.chunk, options.seed,
                 {"seed": options.seed})
     results = Results()
-    quiet = options.quiet or not sys.stderr.isatty()
+    progress = None if options.quiet else _Progress()
     with Model(options.model, backend=options.backend, threads=options.threads, math=options.math) as model:
         for policy in options.kv:
             model.engine.check(policy)
         prompter = Prompter(model, options.raw, options.template, options.template_vars, options.date)
-        runner = Runner(model, prompter, options.kv, results, plan,
-                        None if quiet else lambda line: print("\r\x1b[K" + line, end="", file=sys.stderr))
+        runner = Runner(model, prompter, options.kv, results, plan, progress)
         try:
             if out:
                 results.append_to(out, options.resume)
@@ -154,8 +178,8 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
                 runner.run(one, task.folder_of(one, options.data))
         finally:
             results.close()
-            if not quiet:
-                print("\r\x1b[K", end="", file=sys.stderr)
+            if progress:
+                progress.end()
     _show(results, options.report, None)
     if runner.prompt_tokens:
         print(f"\nPrompts: {runner.computed_tokens} tokens computed; {runner.prompt_tokens} in separate runs")
@@ -179,8 +203,12 @@ def main(arguments: Sequence[str]) -> int:
     except (KvcullError, ImportError) as error:
         print(f"kvcull.eval: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
+    except BrokenPipeError:  # the reader of the output, such as head, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
-        print("kvcull.eval: interrupted; --resume continues", file=sys.stderr)
+        kept = any(argument.split("=")[0] == "--out" for argument in arguments)
+        print(f"kvcull.eval: interrupted{'; --resume continues' if kept else ''}", file=sys.stderr)
         return 130
 
 
