@@ -3,8 +3,10 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 
 import benchmark_files
 import pytest
@@ -47,6 +49,46 @@ def test_the_guides_task(run, tmp_path, demo):
     assert found["streaming:budget=12", "seen"] < 1
     page = (tmp_path / "harbour.html").read_text()
     assert "data:image/svg+xml;base64," in page and not re.search(r"""(src|href)=["']?(https?:|//)""", page)
+
+
+MANY = """
+from kvcull.eval import Sample, Task
+
+class Many(Task):
+    name, tokens, template = "many", 2, False
+
+    def samples(self, data, length):
+        for number in range(400):
+            yield Sample(f"the magic number for lantern {number} . " * 400, "question : the magic number for lantern", ["a"])
+"""
+
+
+def test_ctrl_c_and_resume(run, tmp_path, demo):
+    (tmp_path / "many.py").write_text(MANY)
+    out = tmp_path / "out.jsonl"
+    common = ["run", "many.py", "-m", demo, "--kv", "full", "--length", "1200", "--threads", "1", "--question", "seen",
+              "--out", out]
+    begun = subprocess.Popen([sys.executable, "-m", "kvcull.eval", *map(str, common)], cwd=tmp_path, text=True,
+                             env={**os.environ, "PYTHONPATH": str(SOURCE / "python")}, stderr=subprocess.PIPE)
+    while begun.poll() is None and not (out.exists() and '"sample"' in out.read_text()):
+        time.sleep(0.02)
+    begun.send_signal(signal.SIGINT)
+    assert "interrupted; --resume continues" in begun.communicate(timeout=60)[1] and begun.returncode == 130
+
+    def done():
+        return [json.loads(line)["sample"] for line in out.read_text().splitlines() if '"sample"' in line]
+
+    first = done()
+    assert first == list(range(len(first))) and len(first) < 400
+    run(*common, "--resume", "--samples", len(first) + 1)
+    assert done() == [*first, len(first)]
+
+
+def test_a_reader_that_ends(tmp_path):
+    listing = subprocess.Popen([sys.executable, "-m", "kvcull.eval", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env={**os.environ, "PYTHONPATH": str(SOURCE / "python")})
+    listing.stdout.close()
+    assert listing.stderr.read() == b"" and listing.wait(60) == 1
 
 
 def test_merge_and_figures(run, tmp_path, demo):
@@ -100,7 +142,8 @@ def test_list(run, tmp_path):
 @pytest.mark.parametrize("arguments, message", [
     (["nothing"], "no such task"), (["none.py"], "no such Python file"), (["longbench/lcc", "--kv", "nosuch"], "nosuch"),
     (["longbench/lcc", "--shard", "3/2"], "must be I/N"), (["longbench/lcc", "--resume"], "needs --out"),
-    (["longbench/lcc", "--ranks", "data"], "mpirun"), (["longbench/lcc", "--length", "12"], "from 64")])
+    (["longbench/lcc", "--ranks", "data"], "mpirun"), (["longbench/lcc", "--length", "12"], "from 64"),
+    (["longbench/lcc", "--length", "abc"], "abc: must be numbers"), (["longbench/lcc", "--samples=-1"], "-1: must be a number")])
 def test_wrong_arguments(run, demo, arguments, message):
     assert message in run("run", *arguments, "-m", demo, "--kv", "full", status=2)
 

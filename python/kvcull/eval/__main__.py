@@ -186,20 +186,26 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     return 0
 
 
+def _command(arguments: Sequence[str]) -> int:
+    if list(arguments[:1]) == ["lm"]:
+        from . import lm
+        return lm.main(arguments[1:])
+    options = _parser().parse_args(arguments)
+    if options.command == "list":
+        return _list(options.data)
+    if options.command == "run":
+        return _run(options, arguments)
+    _writable(options.out)
+    _show(merged(options.files), options.out, options.figures)
+    return 0
+
+
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status: 0 for success, 1 for an error, 2 for wrong arguments, 130 after Ctrl-C."""
     try:
-        if list(arguments[:1]) == ["lm"]:
-            from . import lm
-            return lm.main(arguments[1:])
-        options = _parser().parse_args(arguments)
-        if options.command == "list":
-            return _list(options.data)
-        if options.command == "run":
-            return _run(options, arguments)
-        _writable(options.out)
-        _show(merged(options.files), options.out, options.figures)
-        return 0
+        status = _command(arguments)
+        sys.stdout.flush()
+        return status
     except (KvcullError, ImportError) as error:
         print(f"kvcull.eval: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
