@@ -72,3 +72,12 @@ def test_texts_for_which_the_scripts_stop():
     assert scores.best(scores.word_f1, "harbour", []) == 0 and scores.class_share("x", "x", []) == 0
     assert scores.length("", 0) == 0 and scores.completion("", "", 0) == 0
     assert scores.infinite_find("12.0", "12") == 0
+
+
+def test_stems_are_those_of_the_golden():
+    """ROUGE of InfiniteBench and HELMET counts stems. The golden has those that the scripts' versions made."""
+    tokenize = pytest.importorskip("rouge_score.tokenize", reason="stems are made by rouge-score")
+    from nltk.stem.porter import PorterStemmer  # rouge-score needs it
+    assert len(GOLDEN["stems"]) > 100
+    assert [tokenize.tokenize(word, PorterStemmer()) for word, _stem in GOLDEN["stems"]] == \
+        [[stem] for _word, stem in GOLDEN["stems"]]
