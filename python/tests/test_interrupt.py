@@ -3,6 +3,7 @@
 A trace function raises it before one bytecode after another, because signals cannot be timed so precisely.
 """
 import contextlib
+import gc
 import os
 import signal
 import subprocess
@@ -89,7 +90,9 @@ def free(engine):
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-    """Exceptions that interrupt finalizers are ignored here."""
+    """Exceptions that interrupt finalizers are ignored here. Sessions of an earlier test that only a cycle of an exception
+    and its frames refers to are closed."""
+    gc.collect()
     monkeypatch.setattr(sys, "unraisablehook", lambda _told: None)
 
 
