@@ -315,6 +315,19 @@ def test_the_pipeline(pipe):
         pipe(TEXT, question="x", questions=ASKED)
 
 
+def test_a_batch_in_a_pipeline_of_transformers(bundled, monkeypatch):
+    model, tokenizer = bundled
+    monkeypatch.setattr(tokenizer, "padding_side", "left")
+    texts = [TEXT + ASKED[0], TEXT[:89] + ASKED[0]]
+    plain = transformers.pipeline("text-generation", model=model, tokenizer=tokenizer)
+
+    def answers(given, **options):
+        return [made[0]["generated_text"][-8:] for made in plain(given, max_new_tokens=2, do_sample=False, **options)]
+
+    with kvcull.press("snapkv:budget=24,window=8")(model):
+        assert answers(texts, batch_size=2) == answers(texts) == ["ern48 21"] * 2
+
+
 @pytest.mark.parametrize("spec", ["knorm:budget=20", "streaming:budget=50%", "h2o:budget=40"])
 def test_the_pipelines_answers_do_not_depend_on_each_other(pipe, spec):
     """The context is compressed once, without the questions, so an answer is the same alone and after others."""
