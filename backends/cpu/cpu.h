@@ -18,11 +18,20 @@ struct kvc_buffer {
     enum kvc_memory_kind kind;
 };
 
+/* A weight's numbers of fourteen bits, as rows of activations are stored. The experts' matrices lie one below the
+ * other. */
+struct kvc_int16_packed {
+    kvc_i16 *quant; /* [outputs, inputs]; NULL: the weight is quantized whenever it is read */
+    float *scale;   /* [outputs, inputs / 32] */
+};
+
 struct kvc_weight { /* a matrix [outputs N, inputs K] in rows of row_bytes, in the file's layout */
     enum kvc_type type;
     uint64_t outputs, inputs;
     size_t row_bytes;
-    const unsigned char *data;     /* owned by the caller; NULL if the weight is a set of experts */
+    const unsigned char *data; /* owned by the caller; NULL if the weight is a set of experts */
+    struct kvc_int16_packed packed;
+    uint32_t experts;              /* 0: one matrix */
     const unsigned char *expert[]; /* one matrix per expert, owned by the caller */
 };
 _Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads the first member");
@@ -95,6 +104,16 @@ void *kvc_areas_take(struct kvc_cpu *cpu, size_t bytes);
 void kvc_areas_free(struct kvc_cpu *cpu, void *memory, size_t bytes);
 void kvc_areas_close(struct kvc_cpu *cpu);
 
+/* Returns the number of rows of all matrices of a weight, and one of these rows. */
+static inline uint64_t kvc_weight_rows(const struct kvc_weight *w) {
+    return w->experts ? w->experts * w->outputs : w->outputs;
+}
+static inline const unsigned char *kvc_weight_row(const struct kvc_weight *w, uint64_t row) {
+    return w->experts ? w->expert[row / w->outputs] + row % w->outputs * w->row_bytes : w->data + row * w->row_bytes;
+}
+/* Quantizes rows first .. last - 1 of a weight to w->packed. */
+typedef void kvc_pack_rows(const struct kvc_weight *w, size_t first, size_t last);
+
 /* Adds `bytes`, which may be negative, to the device's memory count of that kind. */
 void kvc_cpu_count(struct kvc_cpu *cpu, enum kvc_memory_kind kind, int64_t bytes);
 /* Records the first failure of a queued operation for the next sync. Any thread may call it. */
@@ -119,6 +138,7 @@ const char *kvc_cpu_path_name(enum kvc_cpu_path path);
 /* Returns the kernels for attention as products of integers (simd/integers). */
 const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path);
 void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table);
+kvc_pack_rows *kvc_cpu_path_pack(enum kvc_cpu_path path);
 /* Finds the instruction set that `name` names. If `name` is NULL, KVCULL_CPU names it; without that variable the best
  * one is chosen. */
 enum kvc_status kvc_cpu_path_find(const char *name, enum kvc_cpu_path *path, struct kvc_error *error);

@@ -6,7 +6,7 @@ KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/r
 	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/delta.c backends/cpu/ref/int8.c backends/cpu/ref/int16.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
 	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/entries.c backends/cpu/ref/expected.c backends/cpu/ref/series.c backends/cpu/ref/leverage.c backends/cpu/ref/keep.c \
 	backends/cpu/ref/pages.c backends/cpu/ref/select.c
-libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/paths.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/areas.c \
+libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/paths.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/pack.c backends/cpu/areas.c \
 	backends/cpu/arena.c
 
 libkvc_la_SOURCES += backends/cpu/cpu.h backends/cpu/ref/pairs.h backends/cpu/stealing.h backends/cpu/simd/simd.h backends/cpu/simd/lanes/avx512.h \
@@ -17,7 +17,7 @@ libkvc_la_SOURCES += backends/cpu/simd/linear/linear.c backends/cpu/simd/linear/
 	backends/cpu/simd/lanes/unroll.h backends/cpu/simd/linear/dequantize.h backends/cpu/simd/linear/dequantize_fp8.h \
 	backends/cpu/simd/linear/dequantize_nibbles.h backends/cpu/simd/linear/scales.h backends/cpu/simd/linear/sizes.h
 libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h backends/cpu/simd/int8/template.h \
-	backends/cpu/simd/int16/template.h backends/cpu/simd/int16/weights.h backends/cpu/simd/int16/gemv.h backends/cpu/simd/int16/gemm.h backends/cpu/simd/int16/neon.h \
+	backends/cpu/simd/int16/template.h backends/cpu/simd/int16/pack.h backends/cpu/simd/int16/pack_neon.h backends/cpu/simd/int16/weights.h backends/cpu/simd/int16/gemv.h backends/cpu/simd/int16/gemm.h backends/cpu/simd/int16/neon.h \
 	backends/cpu/simd/int8/unpack.h backends/cpu/simd/int8/quantize.h backends/cpu/simd/int8/gemv.h \
 	backends/cpu/simd/int8/small_batch.h backends/cpu/simd/int8/prepare.h \
 	backends/cpu/simd/int8/gemm.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h \

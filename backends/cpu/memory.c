@@ -180,7 +180,8 @@ enum kvc_status kvc_cpu_weight_create(struct kvc_device *device, enum kvc_type t
     made = malloc(sizeof *made);
     if (!made)
         return kvc_fail(error, KVC_RESOURCE, "no memory for a weight's description");
-    *made = (struct kvc_weight){type, outputs, inputs, row_bytes, host};
+    *made =
+        (struct kvc_weight){.type = type, .outputs = outputs, .inputs = inputs, .row_bytes = row_bytes, .data = host};
     *weight = made;
     return KVC_OK;
 }
@@ -198,13 +199,9 @@ enum kvc_status kvc_cpu_experts_create(struct kvc_device *device, enum kvc_type 
         free(one);
         return kvc_fail(error, KVC_RESOURCE, "no memory for the description of %u experts", experts);
     }
+    made->experts = experts;
     for (uint32_t e = 0; e < experts; e++)
         made->expert[e] = host[e];
     *weight = made;
     return KVC_OK;
-}
-
-void kvc_cpu_weight_free(struct kvc_device *device, struct kvc_weight *weight) {
-    (void)device;
-    free(weight);
 }

@@ -15,7 +15,9 @@
 #endif
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/ref/ref.h"
 #include "backends/cpu/simd/integers/integers.h"
+#include "backends/cpu/simd/simd.h"
 
 #define BUILT_PLAIN(fill) fill
 #if defined(KVC_X86_SIMD)
@@ -48,6 +50,19 @@ static const struct {
 const char *kvc_cpu_path_name(enum kvc_cpu_path path) { return paths[path].name; }
 
 void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table) { paths[path].fill(table); }
+
+/* The vectors of a path change nothing here: memory limits the speed. */
+kvc_pack_rows *kvc_cpu_path_pack(enum kvc_cpu_path path) {
+#if defined(KVC_X86_SIMD)
+    if (path >= KVC_CPU_AVX2)
+        return kvc_pack_int16_avx2;
+#elif defined(KVC_NEON)
+    if (path >= KVC_CPU_NEON)
+        return kvc_pack_int16_neon;
+#endif
+    (void)path;
+    return kvc_ref_pack_int16;
+}
 
 const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path) {
     switch (path) {

@@ -82,6 +82,10 @@ static inline struct kvc_int16_rows kvc_int16_rows_from(struct kvc_int16_rows ro
     return rows;
 }
 
+/* Returns the bytes of a matrix of rows [rows, K] in fourteen bits: two for each number, and a scale for each block. A
+ * matrix of floats of this shape is in memory already, so this cannot overflow. */
+static inline uint64_t kvc_int16_bytes(uint64_t rows, uint64_t K) { return rows * (K * 2 + K / 32 * 4); }
+
 /* Every backend's struct kvc_weight begins with its type. */
 static inline enum kvc_type kvc_weight_type(const struct kvc_weight *w) {
     return *(const enum kvc_type *)(const void *)w;

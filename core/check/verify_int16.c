@@ -47,6 +47,13 @@ static void compare_integers(struct kvc_verify *v, struct kvc_twin twin, size_t 
     kvc_verify_release(v, held);
 }
 
+/* Packs the weights of every second case, on each device. */
+static bool pack(struct kvc_verify *v, struct kvc_weight *weight[2]) {
+    for (int side = v->first; side < 2 && v->row.cases % 2 && v->status == KVC_OK; side++)
+        v->status = v->device[side]->ops->weight_pack(v->device[side], weight[side], true, &v->error);
+    return v->status == KVC_OK;
+}
+
 static enum kvc_type float_type(const struct kvc_verify *v) {
     static const enum kvc_type types[] = {KVC_F16, KVC_BF16, KVC_F32, KVC_F16, KVC_FP8};
     return types[v->row.cases % (sizeof types / sizeof *types)];
@@ -99,7 +106,7 @@ KVC_CASE(linear_int16, 100) {
     const struct kvc_twin y = kvc_verify_output(v, (size_t)rows * N * sizeof(float));
     if (kvc_verify_range(v, 0, 1))
         bias = kvc_verify_twin_values(v, N, flavour);
-    if (v->status == KVC_OK && kvc_verify_weight(v, type, N, K, kvc_verify_flavour(v), weight)) {
+    if (v->status == KVC_OK && kvc_verify_weight(v, type, N, K, kvc_verify_flavour(v), weight) && pack(v, weight)) {
         for (int side = v->first; side < 2; side++)
             v->device[side]->ops->linear_int16(v->device[side],
                                                &(struct kvc_linear_int16){.y = kvc_verify_span(y, side),
@@ -133,7 +140,7 @@ KVC_CASE(expert_linear_int16, 40) {
     const struct kvc_twin y = kvc_verify_output(v, (size_t)pairs * N * sizeof(float));
     if (kvc_verify_range(v, 0, 1))
         bias = kvc_verify_twin_values(v, (size_t)E * N, flavour);
-    if (v->status == KVC_OK && kvc_verify_experts(v, type, E, N, K, weight)) {
+    if (v->status == KVC_OK && kvc_verify_experts(v, type, E, N, K, weight) && pack(v, weight)) {
         for (int side = v->first; side < 2; side++)
             v->device[side]->ops->expert_linear_int16(
                 v->device[side], &(struct kvc_expert_linear_int16){.y = kvc_verify_span(y, side),

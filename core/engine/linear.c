@@ -4,6 +4,7 @@
 
 #include "core/base/assert.h"
 #include "core/base/canon.h"
+#include "core/base/types.h"
 #include "core/engine/look.h"
 #include "core/engine/runner.h"
 
@@ -23,6 +24,35 @@ enum kvc_math kvc_linear_math(const struct kvc_network *network, enum kvc_math m
         if (math == KVC_MATH_INT8 ? is_int8(network->weights[i]) : is_float(network->weights[i]))
             return math;
     return KVC_MATH_FLOAT;
+}
+
+/* Returns true if int16 multiplies weight i. An embedding without another use is only looked up. */
+static bool packs(const struct kvc_network *network, size_t i) {
+    const struct kvc_weight *w = network->weights[i];
+    return is_float(w) && network->matrices[i].inputs % KVC_INT16_BLOCK == 0 &&
+           (w != network->embedding || w == network->head);
+}
+
+struct kvc_packed_bytes kvc_linear_packed_bytes(const struct kvc_network *network) {
+    struct kvc_packed_bytes bytes = {0, 0};
+    for (size_t i = 0; i < network->weight_count; i++) {
+        const struct kvc_matrix *matrix = &network->matrices[i];
+        if (!packs(network, i))
+            continue;
+        bytes.packed += kvc_int16_bytes(matrix->rows, matrix->inputs);
+        if (!matrix->shared)
+            bytes.replaced += matrix->rows * kvc_type_row_bytes(kvc_weight_type(network->weights[i]), matrix->inputs);
+    }
+    return bytes;
+}
+
+enum kvc_status kvc_linear_pack(struct kvc_device *device, const struct kvc_network *network, struct kvc_error *error) {
+    enum kvc_status status = KVC_OK;
+    for (size_t i = 0; i < network->weight_count && status == KVC_OK; i++)
+        if (packs(network, i))
+            status =
+                device->ops->weight_pack(device, network->weights[i], network->weights[i] != network->embedding, error);
+    return status;
 }
 
 void kvc_linear_open(struct kvc_linear_scratch *scratch, const struct kvc_network *network, enum kvc_math math) {

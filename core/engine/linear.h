@@ -21,6 +21,14 @@ struct kvc_linear_scratch {
 /* Returns the engine's arithmetic for this network: KVC_MATH_INT8 or KVC_MATH_INT16 only if it applies
  * to some weight. */
 enum kvc_math kvc_linear_math(const struct kvc_network *network, enum kvc_math math);
+/* The weights of --math int16 in a process's memory. */
+struct kvc_packed_bytes {
+    uint64_t packed;   /* bytes that kvc_linear_pack allocates */
+    uint64_t replaced; /* bytes of the file that are not read any more */
+};
+struct kvc_packed_bytes kvc_linear_packed_bytes(const struct kvc_network *network);
+/* Quantizes every weight that int16 multiplies, once. */
+enum kvc_status kvc_linear_pack(struct kvc_device *device, const struct kvc_network *network, struct kvc_error *error);
 void kvc_linear_open(struct kvc_linear_scratch *scratch, const struct kvc_network *network, enum kvc_math math);
 void kvc_linear_free(struct kvc_device *device, struct kvc_linear_scratch *scratch);
 /* Reserves scratch for inputs of `values` values in total. */

@@ -71,6 +71,7 @@ void kvc_network_free(struct kvc_device *device, struct kvc_network *network) {
     free(network->host);
     free(network->read);
     free(network->weights);
+    free(network->matrices);
     free(network->buffers);
     free(network->layer);
     free(network->delta_layer);

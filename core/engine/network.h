@@ -94,6 +94,12 @@ struct kvc_bytes_read {
     uint64_t bytes;
 };
 
+/* The shape and the use of a weight. */
+struct kvc_matrix {
+    uint64_t rows, inputs; /* rows of all experts */
+    bool shared;           /* the embedding, or a part of it, which needs its bytes in the file whatever else is made */
+};
+
 struct kvc_network {
     uint32_t layers; /* attention layers, which have entries; sessions and policies count only these */
     uint32_t hidden;
@@ -136,6 +142,7 @@ struct kvc_network {
     uint64_t matrix_bytes; /* bytes of this rank's matrices in the file; a matrix that two weights share counts once */
     /* Owned objects, which kvc_network_free frees. */
     struct kvc_weight **weights;
+    struct kvc_matrix *matrices; /* [weight_count] */
     size_t weight_count;
     struct kvc_buffer **buffers;
     size_t buffer_count;

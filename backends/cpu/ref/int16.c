@@ -22,6 +22,19 @@ void KVC_REF(quantize_rows_int16)(struct kvc_device *device, const struct kvc_qu
              kvc_span_data(args->y.scale));
 }
 
+#if !defined(KVC_REF_FMA) /* the same bits */
+void kvc_ref_pack_int16(const struct kvc_weight *w, size_t first, size_t last) {
+    const size_t K = (size_t)w->inputs;
+    for (size_t n = first; n < last; n++)
+        for (size_t k = 0; k < K; k += KVC_INT16_BLOCK) {
+            float value[KVC_INT16_BLOCK];
+            KVC_REF(dequantize)(w->type, kvc_weight_row(w, n), k, KVC_INT16_BLOCK, value);
+            quantize(value, KVC_INT16_BLOCK, w->packed.quant + n * K + k,
+                     w->packed.scale + (n * K + k) / KVC_INT16_BLOCK);
+        }
+}
+#endif
+
 static float dot(const kvc_i16 *w, const float *w_scale, const kvc_i16 *x, const float *x_scale, size_t K) {
     float lane[KVC_INT8_LANES] = {0};
     for (size_t b = 0; b < K / KVC_INT16_BLOCK; b++) {
@@ -44,11 +57,16 @@ void KVC_REF(linear_int16)(struct kvc_device *device, const struct kvc_linear_in
     const kvc_i16 *x = kvc_span_data(args->x.quant);
     if (!row)
         return;
-    float *w_scale = row + K;
-    kvc_i16 *w = (kvc_i16 *)(w_scale + blocks);
+    const float *w_scale = row + K;
+    const kvc_i16 *w = (kvc_i16 *)(row + K + blocks);
     for (size_t n = 0; n < N; n++) {
-        KVC_REF(dequantize)(args->w->type, args->w->data + n * args->w->row_bytes, 0, K, row);
-        quantize(row, K, w, w_scale);
+        if (args->w->packed.quant) {
+            w = args->w->packed.quant + n * K;
+            w_scale = args->w->packed.scale + n * blocks;
+        } else {
+            KVC_REF(dequantize)(args->w->type, args->w->data + n * args->w->row_bytes, 0, K, row);
+            quantize(row, K, (kvc_i16 *)(row + K + blocks), row + K);
+        }
         for (size_t i = 0; i < args->rows; i++) {
             const float sum = dot(w, w_scale, x + i * K, scale + i * blocks, K);
             y[i * N + n] = bias ? sum + bias[n] : sum;

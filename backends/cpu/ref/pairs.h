@@ -46,9 +46,18 @@ static inline void kvc_number_pairs(const struct kvc_route *args) {
     first[0] = 0;
 }
 
+static inline struct kvc_int16_packed kvc_expert_packed(const struct kvc_weight *w, uint32_t e) {
+    const size_t before = e * (size_t)(w->outputs * w->inputs);
+    return w->packed.quant
+               ? (struct kvc_int16_packed){w->packed.quant + before, w->packed.scale + before / KVC_INT16_BLOCK}
+               : w->packed;
+}
 /* Makes a weight of one expert's matrix. */
 #define KVC_EXPERT_WEIGHT(w, e)                                                                                        \
-    { (w)->type, (w)->outputs, (w)->inputs, (w)->row_bytes, (w)->expert[e] }
+    {                                                                                                                  \
+        .type = (w)->type, .outputs = (w)->outputs, .inputs = (w)->inputs, .row_bytes = (w)->row_bytes,                \
+        .data = (w)->expert[e], .packed = kvc_expert_packed(w, e)                                                      \
+    }
 
 /* Returns the linear layer of expert e and its pairs. *w receives the expert's matrix. */
 static inline struct kvc_linear_int8 kvc_int8_expert(const struct kvc_expert_linear_int8 *args, uint32_t e,

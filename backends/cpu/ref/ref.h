@@ -28,6 +28,8 @@ void KVC_REF(rotate)(float *y, const float *x, const float *cosine, const float 
                      bool interleaved);
 /* Dequantizes the values first .. first + count - 1 of a weight row to out. */
 void KVC_REF(dequantize)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out);
+/* A kvc_pack_rows. */
+void kvc_ref_pack_int16(const struct kvc_weight *w, size_t first, size_t last);
 /* Load the key or value [d] of a slot as float32, and store one. The store functions return the number of values that
  * saturated. */
 void KVC_REF(load_key)(const struct kvc_lists *lists, uint32_t h, uint32_t slot, float *out);

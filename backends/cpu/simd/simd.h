@@ -28,6 +28,10 @@ KVC_SIMD_INT8(neon)        /* without dot product instructions */
 KVC_SIMD_INT8(neondotprod) /* with SDOT */
 KVC_SIMD_INT8(neoni8mm)    /* with SDOT and the matrix product SMMLA */
 
+/* The same for every path of these vectors. */
+void kvc_pack_int16_avx2(const struct kvc_weight *w, size_t first, size_t last);
+void kvc_pack_int16_neon(const struct kvc_weight *w, size_t first, size_t last);
+
 /* int8/amx.c; its other operations are those of avx512vnni */
 void kvc_linear_int8_amx(struct kvc_device *device, const struct kvc_linear_int8 *args);
 void kvc_expert_linear_int8_amx(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);

@@ -13,18 +13,19 @@
 static size_t wide_panel_bytes(const struct kvc_int8_call *call) { return groups_of(call) * 8 * WIDE_BLOCK * 4; }
 
 /* Packs 256 weights of each of eight outputs, fewer at the end of a row, as int8's `pack` does. */
-INLINE void wide_pack(const enum kvc_type type, kvc_u32 *to, const unsigned char *const *row, size_t ahead,
-                      size_t groups, size_t group, int parts, size_t place) {
+INLINE void wide_pack(const enum kvc_type type, kvc_u32 *to, const struct wide_place *row, size_t ahead, size_t groups,
+                      size_t group, int parts, size_t place) {
     const size_t bytes = (size_t)wide_bytes(type);
     struct wide_weights u[8];
     __m256i x[8];
     to += group * WIDE_BLOCK + place;
     for (int i = 0; i < 8; i++) {
-        prefetch_lines(row[i] + ahead + group * bytes, bytes);
+        const struct wide_place at = {row[i].data + group * bytes, row[i].scale ? row[i].scale + 8 * group : NULL};
+        prefetch_lines(at.data + ahead, bytes);
         if (parts == 8)
-            wide_unpack(type, &u[i], row[i] + group * bytes, 8);
+            wide_unpack(type, &u[i], at, 8);
         else
-            wide_unpack(type, &u[i], row[i] + group * bytes, parts);
+            wide_unpack(type, &u[i], at, parts);
     }
     for (int b = 0; b < parts; b++)
         for (int h = 0; h < 2; h++) {
@@ -38,24 +39,24 @@ INLINE void wide_pack(const enum kvc_type type, kvc_u32 *to, const unsigned char
     store_transposed(to + (size_t)16 * TILE_OUTPUTS, x, groups * WIDE_BLOCK, parts);
 }
 #define WIDE_PACK(NAME, name)                                                                                          \
-    static void wide_pack_##name(kvc_u32 *to, const unsigned char *const *row, size_t ahead, size_t groups,            \
-                                 size_t group, int parts, size_t place) {                                              \
-        wide_pack(KVC_##NAME, to, row, ahead, groups, group, parts, place);                                            \
+    static void wide_pack_##name(kvc_u32 *to, const struct wide_place *row, size_t ahead, size_t groups, size_t group, \
+                                 int parts, size_t place) {                                                            \
+        wide_pack(NAME, to, row, ahead, groups, group, parts, place);                                                  \
     }
 WIDE_TYPES(WIDE_PACK)
 
-static void (*const wide_pack_of[KVC_ALL_TYPES])(kvc_u32 *, const unsigned char *const *, size_t, size_t, size_t, int,
-                                                 size_t) = {
-#define WIDE_PACK_BY_TYPE(NAME, name) [KVC_##NAME] = wide_pack_##name,
+static void (*const wide_pack_of[WIDE_TABLE])(kvc_u32 *, const struct wide_place *, size_t, size_t, size_t, int,
+                                              size_t) = {
+#define WIDE_PACK_BY_TYPE(NAME, name) [NAME] = wide_pack_##name,
     WIDE_TYPES(WIDE_PACK_BY_TYPE)};
 
 /* Packs panel `number`. Beyond N, the last output is repeated. */
 static void wide_pack_panel(const struct kvc_int8_call *call, size_t number, kvc_u32 *to) {
     const size_t groups = groups_of(call);
     for (size_t place = 0; place < TILE_OUTPUTS; place += 8) {
-        const unsigned char *row[8];
+        struct wide_place row[8];
         for (size_t i = 0; i < 8; i++)
-            row[i] = call->w + kvc_min_u64(number * TILE_OUTPUTS + place + i, call->N - 1) * call->row_bytes;
+            row[i] = wide_row(call, kvc_min_u64(number * TILE_OUTPUTS + place + i, call->N - 1));
         for (size_t g = 0; g < groups; g++)
             wide_pack_of[call->type](to, row, 8 * call->row_bytes, groups, g,
                                      (int)(kvc_min_u64(call->K - g * 256, 256) / 32), place);
@@ -64,6 +65,11 @@ static void wide_pack_panel(const struct kvc_int8_call *call, size_t number, kvc
 
 static size_t wide_prepared_words(const struct kvc_int8_call *call) {
     return groups_of(call) * 8 * (size_t)TILE_WORDS(KIND_WIDE) * TILE_ROWS;
+}
+
+/* Sixteen quants in the order of the weights'. */
+INLINE __m256i wide_order(const struct kvc_int8_call *call, __m256i quant) {
+    return call->type == KVC_PACKED ? quant : _mm256_permute4x64_epi64(quant, _MM_SHUFFLE(3, 1, 2, 0));
 }
 
 /* Prepares the rows of tiles first .. last - 1, with their quants in the order of the weights' (weights.h). */
@@ -75,8 +81,7 @@ static void wide_prepare(const struct kvc_int8_call *call, size_t first, size_t 
             const __m256i *quant = (const __m256i *)(const void *)(call->wide_quant + 32 * (row * blocks + b));
             kvc_u32 word[17], *to = tile + (b % 8 * groups + b / 8) * words;
             for (int h = 0; h < 2; h++)
-                _mm256_storeu_si256((__m256i *)(void *)(word + 8 * h),
-                                    _mm256_permute4x64_epi64(_mm256_loadu_si256(quant + h), _MM_SHUFFLE(3, 1, 2, 0)));
+                _mm256_storeu_si256((__m256i *)(void *)(word + 8 * h), wide_order(call, _mm256_loadu_si256(quant + h)));
             memcpy(word + 16, call->scale + row * blocks + b, sizeof *word);
             for (int i = 0; i < 17; i++)
                 to[i * TILE_ROWS] = word[i];

@@ -62,12 +62,21 @@ INLINE float wide_block(const enum kvc_type type, int16x8_t quant[4], const unsi
     return kvc_int16_scale(top);
 }
 
-/* Quantizes the first `parts` blocks of 256 weights. The other blocks become zeros. `type` is a constant. */
-INLINE void wide_unpack(const enum kvc_type type, struct wide_weights *u, const unsigned char *group, int parts) {
+/* Quantizes the first `parts` blocks of 256 weights, or loads them if they are packed. The other blocks become zeros.
+ * `type` is a constant. */
+INLINE void wide_unpack(const enum kvc_type type, struct wide_weights *u, const unsigned char *group,
+                        const float *scale, int parts) {
     if (parts < 8)
         memset(u, 0, sizeof *u);
     for (int b = 0; b < parts; b++)
-        u->scale[b] = wide_block(type, u->quant[b], group, b);
+        if (type == KVC_PACKED) {
+            u->scale[b] = scale[b];
+            UNROLL
+            for (int i = 0; i < 4; i++)
+                u->quant[b][i] = vreinterpretq_s16_u8(vld1q_u8(group + 64 * b + 16 * i));
+        } else {
+            u->scale[b] = wide_block(type, u->quant[b], group, b);
+        }
 }
 
 /* Returns four sums of eight products each of a block. */
@@ -109,7 +118,8 @@ INLINE void wide_rows(const enum kvc_type type, const struct kvc_int8_call *call
         for (size_t i = 0; i < groups; i++, g += step) {
             const size_t left = (call->K - i * 256) / 32, parts = left < 8 ? left : 8;
             struct wide_weights u;
-            wide_unpack(type, &u, g, (int)parts);
+            wide_unpack(type, &u, g, type == KVC_PACKED ? call->w_scale + n * (call->K / 32) + 8 * i : NULL,
+                        (int)parts);
             for (size_t r = 0; r < rows; r++)
                 wide_group(&u, call->wide_group + (row + r) * groups + i, lane[r], parts);
         }
@@ -123,7 +133,9 @@ INLINE void wide_rows(const enum kvc_type type, const struct kvc_int8_call *call
 static void wide_few_rows(const struct kvc_int8_call *call, size_t first, size_t last) {
     for (size_t row = 0; row < call->rows; row += WIDE_ROWS) {
         const size_t left = call->rows - row, rows = left < WIDE_ROWS ? left : WIDE_ROWS;
-        if (call->type == KVC_F16)
+        if (call->type == KVC_PACKED)
+            wide_rows(KVC_PACKED, call, row, rows, first, last);
+        else if (call->type == KVC_F16)
             wide_rows(KVC_F16, call, row, rows, first, last);
         else if (call->type == KVC_BF16)
             wide_rows(KVC_BF16, call, row, rows, first, last);

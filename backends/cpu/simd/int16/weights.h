@@ -17,6 +17,17 @@ struct wide_weights {
     __m256 scale;        /* of the eight blocks */
 };
 
+/* A place in a row of weights. */
+struct wide_place {
+    const unsigned char *data;
+    const float *scale; /* of packed weights */
+};
+
+INLINE struct wide_place wide_row(const struct kvc_int8_call *call, size_t n) {
+    return (struct wide_place){call->w + n * call->row_bytes,
+                               call->w_scale ? call->w_scale + n * (call->K / 32) : NULL};
+}
+
 /* Returns the bytes of 256 weights. */
 INLINE int wide_bytes(const enum kvc_type type) { return type == KVC_F32 ? 1024 : type == KVC_FP8 ? 264 : 512; }
 
@@ -108,9 +119,31 @@ INLINE __m256i wide_quants(__m256 a, __m256 b, __m256 inverse) {
                               _mm256_cvtps_epi32(_mm256_mul_ps(b, inverse)));
 }
 
+/* Ones in the first `parts` of eight elements. */
+INLINE __m256i wide_first(int parts) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(parts), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+/* Loads packed weights. */
+INLINE void wide_load(struct wide_weights *u, struct wide_place at, int parts) {
+    const __m256i *from = (const __m256i *)(const void *)at.data;
+    u->scale = parts == 8 ? _mm256_loadu_ps(at.scale) : _mm256_maskload_ps(at.scale, wide_first(parts));
+    UNROLL
+    for (int b = 0; b < 8; b++) {
+        UNROLL
+        for (int h = 0; h < 2; h++)
+            u->quant[b][h] = b < parts ? _mm256_loadu_si256(from + 2 * b + h) : _mm256_setzero_si256();
+    }
+}
+
 /* Quantizes 256 weights, or the first `parts` blocks of 32. The other blocks become zeros. `type` is a constant. */
-INLINE void wide_unpack(const enum kvc_type type, struct wide_weights *u, const unsigned char *group, int parts) {
+INLINE void wide_unpack(const enum kvc_type type, struct wide_weights *u, struct wide_place at, int parts) {
+    const unsigned char *group = at.data;
     float inverse[8];
+    if (type == KVC_PACKED) {
+        wide_load(u, at, parts);
+        return;
+    }
     __m256 inverses;
     u->scale = wide_scales(tops(type, group, parts), &inverses);
     _mm256_storeu_ps(inverse, inverses);
@@ -125,20 +158,19 @@ INLINE void wide_unpack(const enum kvc_type type, struct wide_weights *u, const 
     }
 }
 
-/* Calls m(NAME, name) for each type of weights. */
-#define WIDE_TYPES(m) m(F32, f32) m(F16, f16) m(BF16, bf16) m(FP8, fp8)
+/* Calls m(TYPE, name) for each type of weights. */
+#define WIDE_TYPES(m) m(KVC_F32, f32) m(KVC_F16, f16) m(KVC_BF16, bf16) m(KVC_FP8, fp8) m(KVC_PACKED, packed)
+enum { WIDE_TABLE = KVC_PACKED + 1 };
 
-/* Quantizes rows first .. last - 1 of activations. */
-static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last) {
-    const size_t blocks = args->K / KVC_INT16_BLOCK, end = last * blocks;
-    const float *x = kvc_span_data(args->x);
-    kvc_i16 *quant = kvc_span_data(args->y.quant);
-    float *scale = kvc_span_data(args->y.scale);
-    for (size_t b = first * blocks; b < end; b += 8) {
+/* Quantizes blocks first .. end - 1 of a row or of several, of which `from` has the first. */
+INLINE void wide_blocks(const enum kvc_type type, const unsigned char *from, kvc_i16 *quant, float *scale, size_t first,
+                        size_t end) {
+    const size_t step = (size_t)wide_bytes(type);
+    for (size_t b = first; b < end; b += 8, from += step) {
         const int parts = (int)kvc_min_u64(8, end - b);
         float scales[8];
         struct wide_weights u;
-        wide_unpack(KVC_F32, &u, (const unsigned char *)(const void *)(x + 32 * b), parts);
+        wide_unpack(type, &u, (struct wide_place){from, NULL}, parts);
         _mm256_storeu_ps(scales, u.scale);
         for (int i = 0; i < parts; i++) {
             const __m256i none = _mm256_set1_epi32(kvc_is_nan(scales[i]) ? 0 : -1);
@@ -149,6 +181,14 @@ static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t fir
                     _mm256_and_si256(none, _mm256_permute4x64_epi64(u.quant[i][h], _MM_SHUFFLE(3, 1, 2, 0))));
         }
     }
+}
+
+/* Quantizes rows first .. last - 1 of activations. */
+static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last) {
+    const size_t blocks = args->K / KVC_INT16_BLOCK;
+    const float *x = (const float *)kvc_span_data(args->x) + first * args->K;
+    wide_blocks(KVC_F32, (const unsigned char *)(const void *)x, kvc_span_data(args->y.quant),
+                kvc_span_data(args->y.scale), first * blocks, last * blocks);
 }
 
 #endif

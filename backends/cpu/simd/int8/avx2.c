@@ -3,3 +3,4 @@
 #define PAIRS 1
 #define BITS 256
 #include "backends/cpu/simd/int8/template.h"
+#include "backends/cpu/simd/int16/pack.h"

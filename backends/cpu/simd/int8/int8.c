@@ -92,7 +92,7 @@ static void fill_group(struct kvc_int8_group *to, const struct kvc_int8_call *ca
 static void fill_wide_group(struct kvc_int16_group *to, const struct kvc_int8_call *call, size_t row, size_t group) {
     const size_t k = group * 256, blocks = kvc_min_u64(call->K - k, 256) / 32;
     const kvc_i16 *quant = call->wide_quant + row * call->K + k;
-    static const size_t place[4] = {0, SECOND, 3 - SECOND, 3};
+    const size_t second = call->type == KVC_PACKED ? 1 : SECOND, place[4] = {0, second, 3 - second, 3};
     KVC_ASSERT(group < groups_of(call) && blocks > 0);
     memset(to, 0, sizeof *to);
     for (size_t i = 0; i < blocks * 8; i++)
@@ -230,6 +230,12 @@ void kvc_int16_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, 
     KVC_ASSERT(call.K % KVC_INT16_BLOCK == 0);
     call.wide_quant = kvc_span_data(args->x.quant);
     call.scale = kvc_span_data(args->x.scale);
+    if (args->w->packed.quant) {
+        call.type = KVC_PACKED;
+        call.w = (const unsigned char *)(const void *)args->w->packed.quant;
+        call.w_scale = args->w->packed.scale;
+        call.row_bytes = 2 * call.K;
+    }
     run_call(cpu, kernels, &call);
 }
 

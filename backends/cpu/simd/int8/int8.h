@@ -16,7 +16,11 @@ struct kvc_int8_group {
     float half_scaled[2][8], scaled[8]; /* the same sums times the scale, as used in kvc_int8_take */
 };
 
-/* The same for calls with activations of fourteen bits. On x86 the quants have the order of int16/weights.h. */
+/* The type of weights of fourteen bits, in calls with such activations. */
+#define KVC_PACKED KVC_ALL_TYPES
+
+/* The same for calls with activations of fourteen bits. On x86, beside other weights than packed ones, the quants have
+ * the order of int16/weights.h. */
 struct kvc_int16_group {
     _Alignas(64) kvc_i16 quant[256];
     _Alignas(32) float scale[8];
@@ -29,7 +33,8 @@ struct kvc_int8_call {
     const kvc_i16 *wide_quant; /* [rows, K], for activations of fourteen bits; quant and sum are NULL then */
     const float *scale;        /* [rows, K / 32] */
     const kvc_i32 *sum;        /* [rows, K / 16] */
-    const unsigned char *w;    /* N rows of row_bytes */
+    const unsigned char *w;    /* N rows of row_bytes; packed: int16 [N, K] */
+    const float *w_scale;      /* packed: [N, K / 32] */
     enum kvc_type type;
     size_t row_bytes, rows, K, N;
     size_t tile_rows;                   /* for many rows; at most the kernels' tile_rows */
