@@ -184,7 +184,7 @@ struct kvc_engine_options {
 
 /** Uses of memory that the engine counts separately. */
 enum kvc_memory_kind {
-    KVC_MEMORY_WEIGHTS, /**< copied weights; kvc_model_info reports those used in the mapped file */
+    KVC_MEMORY_WEIGHTS, /**< copied and converted weights; kvc_model_info reports those used in the mapped file */
     KVC_MEMORY_CACHE,   /**< blocks of keys and values */
     KVC_MEMORY_STATE,   /**< state columns of policies, order lists, positions, block tables */
     KVC_MEMORY_HIDDEN,  /**< hidden states of a prompt that is computed layer by layer */
@@ -326,6 +326,9 @@ struct kvc_model_info {
     uint64_t parameters;        /**< number of weights */
     uint64_t weight_bytes;      /**< size of all weights */
     uint64_t mapped_bytes;      /**< the part of weight_bytes that is used in the mapped file, without a copy */
+    uint64_t packed_bytes;      /**< KVC_MATH_INT16: size of the matrices that the first session converts; else 0 */
+    uint64_t resident_bytes;    /**< size of the weights in memory: weight_bytes, with these matrices instead of those
+                                     in the file, of which only an embedding is still used */
     uint64_t active_parameters; /**< number of weights that one token is computed with */
     uint64_t active_bytes;      /**< size of these weights */
     const char *weight_types;   /**< for example "q4_k, q6_k, f32" */

@@ -148,6 +148,12 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
         return status;
     }
     made->info.math = kvc_linear_math(&made->network, engine->math);
+    made->packed = kvc_linear_packed_bytes(&made->network);
+    made->info.resident_bytes = made->info.weight_bytes;
+    if (made->info.math == KVC_MATH_INT16) {
+        made->info.packed_bytes = made->packed.packed;
+        made->info.resident_bytes += made->packed.packed - made->packed.replaced;
+    }
     log_model(made);
     *model = made;
     return broadcast_open(made, path, error);
@@ -243,6 +249,17 @@ void kvc_model_close(struct kvc_model *model) {
 
 const struct kvc_model_info *kvc_model_info(const struct kvc_model *model) { return &model->info; }
 
+/* Lets the system take back the pages of the files, whose matrices have been converted. What is read again, such as
+ * rows of the embedding, comes back page by page. */
+static void let_go_of_files(struct kvc_model *model) {
+    if (model->gguf) {
+        kvc_gguf_let_go(model->gguf);
+    }
+    if (model->safetensors) {
+        kvc_safetensors_let_go(model->safetensors);
+    }
+}
+
 enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_session_options *options,
                                  struct kvc_session **session, struct kvc_error *error) {
     struct kvc_ranks *ranks = model->engine->ranks;
@@ -251,6 +268,10 @@ enum kvc_status kvc_session_open(struct kvc_model *model, const struct kvc_sessi
     }
     enum kvc_status status =
         kvc_session_create(model->engine, &model->network, &model->runner, options, session, error);
+    if (model->info.packed_bytes && !model->let_go) {
+        model->let_go = true;
+        let_go_of_files(model);
+    }
     if (status || !ranks)
         return status;
     struct kvc_packet *packet = kvc_call_begin(ranks, KVC_CALL_SESSION_OPEN);

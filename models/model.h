@@ -3,6 +3,7 @@
 #define KVC_MODELS_MODEL_H
 
 #include "core/engine/engine.h"
+#include "core/engine/linear.h"
 #include "core/engine/network.h"
 #include "models/files/safetensors.h"
 #include "models/tokenizer/tokenizer.h"
@@ -18,8 +19,10 @@ struct kvc_model {
     struct kvc_gguf *gguf;           /* one of gguf and safetensors is NULL */
     struct kvc_safetensors *safetensors;
     struct kvc_runner *runner;
-    bool told;                     /* the other ranks have opened the model, too */
-    _Atomic(uint64_t) fingerprint; /* 0: not computed yet; any thread may compute it (models/fingerprint.h) */
+    struct kvc_packed_bytes packed; /* of this process's part, with KVC_MATH_INT16 */
+    bool let_go;                    /* of the files' pages */
+    bool told;                      /* the other ranks have opened the model, too */
+    _Atomic(uint64_t) fingerprint;  /* 0: not computed yet; any thread may compute it (models/fingerprint.h) */
 };
 
 /* The tensors of the model's files (models/fingerprint.c). */

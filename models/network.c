@@ -352,14 +352,15 @@ static enum kvc_status network_load(struct kvc_loader *in, struct kvc_model_info
     network->delta_layer = calloc(network->delta.count + 1u, sizeof *network->delta_layer);
     network->host = calloc(7 * (size_t)network->delta.count + 1, sizeof *network->host);
     network->weights = calloc(layers * LAYER_WEIGHTS + 3, sizeof *network->weights);
+    network->matrices = calloc(layers * LAYER_WEIGHTS + 3, sizeof *network->matrices);
     network->buffers = calloc(layers + 1, sizeof *network->buffers);
     const size_t experts = (size_t)in->config->experts;
     const size_t heads = in->config->qk_norm == KVC_QK_SPLIT ? (size_t)(in->config->heads + in->config->kv_heads) : 0;
     const size_t most = LAYER_WEIGHTS + KVC_LAYER_SPANS + 3 * experts + heads; /* upper limit of tensors per layer */
     in->loaded.used = calloc(layers * most + 5, sizeof *in->loaded.used);
     in->experts = calloc(experts + 1, sizeof *in->experts);
-    if (!network->layer || !network->delta_layer || !network->host || !network->weights || !network->buffers ||
-        !in->loaded.used || !in->experts) {
+    if (!network->layer || !network->delta_layer || !network->host || !network->weights || !network->matrices ||
+        !network->buffers || !in->loaded.used || !in->experts) {
         return kvc_loader_no_memory(in);
     }
     const bool interleaved = (in->gguf && in->config->family->interleaved) || in->config->family->pairs;

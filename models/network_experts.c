@@ -120,9 +120,9 @@ enum kvc_status kvc_loader_experts(struct kvc_loader *in, uint32_t l, struct kvc
                                                      kvc_loader_range(in, outputs, false).count, inputs, in->experts,
                                                      weight, in->error);
         if (!status && !in->elsewhere) {
-            in->network->weights[in->network->weight_count++] = *weight;
-            in->network->matrix_bytes +=
-                config->experts * kvc_loader_range(in, outputs, false).count * kvc_type_row_bytes(type, inputs);
+            const uint64_t rows = config->experts * kvc_loader_range(in, outputs, false).count;
+            kvc_loader_keep(in, *weight, rows, inputs);
+            in->network->matrix_bytes += rows * kvc_type_row_bytes(type, inputs);
         }
         if (!status && config->family->stacked)
             status = load_biases(in, l, matrix, layer);

@@ -38,6 +38,8 @@ enum kvc_status kvc_loader_note(struct kvc_loader *in, const void *data, uint64_
 /* Returns this rank's range of outputs. If `heads` is true, the outputs belong to heads, and `outputs` is a multiple of
  * the number of KV heads. A single rank has all outputs. */
 struct kvc_range kvc_loader_range(const struct kvc_loader *in, uint64_t outputs, bool heads);
+/* Adds a weight to the network's list. */
+void kvc_loader_keep(struct kvc_loader *in, struct kvc_weight *weight, uint64_t rows, uint64_t inputs);
 /* Makes a weight of some rows of a matrix of `type`. The data is not copied. */
 enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struct kvc_range rows, uint64_t inputs,
                                 const void *data, struct kvc_weight **weight);

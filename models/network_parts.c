@@ -47,6 +47,12 @@ enum kvc_status kvc_loader_note(struct kvc_loader *in, const void *data, uint64_
     return KVC_OK;
 }
 
+void kvc_loader_keep(struct kvc_loader *in, struct kvc_weight *weight, uint64_t rows, uint64_t inputs) {
+    struct kvc_network *network = in->network;
+    network->matrices[network->weight_count] = (struct kvc_matrix){.rows = rows, .inputs = inputs};
+    network->weights[network->weight_count++] = weight;
+}
+
 enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struct kvc_range rows, uint64_t inputs,
                                 const void *data, struct kvc_weight **weight) {
     if (in->elsewhere) {
@@ -56,7 +62,7 @@ enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struc
     enum kvc_status status =
         in->device->ops->weight_create(in->device, type, rows.count, inputs, first, weight, in->error);
     if (!status) {
-        in->network->weights[in->network->weight_count++] = *weight;
+        kvc_loader_keep(in, *weight, rows.count, inputs);
         in->network->matrix_bytes += rows.count * kvc_type_row_bytes(type, inputs);
         status = kvc_loader_note(in, first, rows.count * kvc_type_row_bytes(type, inputs));
     }
@@ -133,12 +139,18 @@ enum kvc_status kvc_loader_ends(struct kvc_loader *in) {
         status = kvc_loader_rows(in, tensor->type, (struct kvc_range){0, vocab}, config->hidden,
                                  kvc_tensor_data(tensor), &network->embedding);
     }
+    if (!status && network->embedding) {
+        network->matrices[network->weight_count - 1].shared = looks_up;
+    }
     in->elsewhere = !ends;
     network->head = network->embedding;
     if (!status && config->tied && !whole_head) {
         const uint64_t before = network->matrix_bytes;
         status = kvc_loader_weight(in, tensor->type, vocab, config->hidden, kvc_tensor_data(tensor), &network->head);
         network->matrix_bytes = looks_up ? before : network->matrix_bytes;
+        if (!status && ends && looks_up) {
+            network->matrices[network->weight_count - 1].shared = true;
+        }
     }
     in->elsewhere = false;
     if (!status) {

@@ -78,6 +78,7 @@ static enum kvc_status open_part(const char *path, struct kvc_ranks *ranks, stru
                                         .weight_bytes = network->matrix_bytes + model->info.weight_bytes -
                                                         model->info.mapped_bytes, /* every rank holds the norms */
                                         .recurrent_bytes = kvc_network_state_bytes(network)};
+        part->resident_bytes = part->weight_bytes + model->packed.packed - model->packed.replaced;
         kvc_model_close(model);
     }
     kvc_engine_close(engine);

@@ -56,8 +56,10 @@ static int open_model(struct serve *serve) {
         return status;
     serve->info = kvc_model_info(serve->model);
     serve->context = options->common.context ? (uint64_t)options->common.context : serve->info->trained_context;
-    const uint64_t available = cli_available();
-    serve->memory = options->memory ? options->memory : available == UINT64_MAX ? (uint64_t)4 << 30 : available / 2;
+    const uint64_t available = cli_available(), packed = serve->info->packed_bytes; /* allocated by the first session */
+    serve->memory = options->memory           ? options->memory
+                    : available == UINT64_MAX ? (uint64_t)4 << 30
+                                              : (available > packed ? available - packed : 0) / 2;
     name_model(serve);
     size_t bytes;
     if (options->template_file)

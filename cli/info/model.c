@@ -23,7 +23,7 @@ static enum kvc_status estimate(const struct kvc_engine *engine, const struct kv
 
     if (status == KVC_OK)
         kvc_estimate_recurrent(&fit->estimate, info->recurrent_bytes);
-    fit->total = info->weight_bytes + fit->estimate.peak_bytes + fit->estimate.hidden_bytes;
+    fit->total = info->resident_bytes + fit->estimate.peak_bytes + fit->estimate.hidden_bytes;
     fit->fits = fit->total <= memory;
     return status;
 }
@@ -91,6 +91,11 @@ static int print_model(const struct cli_command *command, const struct kvc_model
              cli_bytes(info->weight_bytes, number[0]), info->weight_types ? info->weight_types : "?",
              cli_bytes(info->mapped_bytes, number[1]));
     property(table, "weights", text);
+    if (info->packed_bytes) {
+        snprintf(text, sizeof text, "%s, of which %s are matrices in int16", cli_bytes(info->resident_bytes, number[0]),
+                 cli_bytes(info->packed_bytes, number[1]));
+        property(table, "in memory", text);
+    }
     property(table, "arithmetic", cli_math_note(info->math) ? cli_math_note(info->math) : "float");
     snprintf(text, sizeof text, "%u of width %u, feed-forward %u", info->layers, info->hidden, info->feed_forward);
     if (info->dense_feed)
@@ -162,6 +167,8 @@ static json_t *model_json(const struct kvc_model_info *info) {
     cli_json_set(o, "dense_feed", json_integer(info->dense_feed));
     cli_json_set(o, "weight_bytes", json_integer((json_int_t)info->weight_bytes));
     cli_json_set(o, "mapped_bytes", json_integer((json_int_t)info->mapped_bytes));
+    cli_json_set(o, "packed_bytes", json_integer((json_int_t)info->packed_bytes));
+    cli_json_set(o, "resident_bytes", json_integer((json_int_t)info->resident_bytes));
     cli_json_set(o, "weight_types", json_string(info->weight_types ? info->weight_types : ""));
     cli_json_set(o, "math", json_string(cli_math_name(info->math)));
     cli_json_set(o, "layers", json_integer(info->layers));

@@ -22,7 +22,8 @@ static int parts_hold(const struct cli_command *command, const struct info_argum
                           a->common.cache_type, prompt, (uint64_t)a->generate, &holding->estimate, &error) != KVC_OK)
         return cli_report(command, &error);
     kvc_estimate_recurrent(&holding->estimate, part->recurrent_bytes);
-    holding->total = part->weight_bytes + holding->estimate.peak_bytes + holding->estimate.hidden_bytes;
+    holding->total = (model->math == KVC_MATH_INT16 ? part->resident_bytes : part->weight_bytes) +
+                     holding->estimate.peak_bytes + holding->estimate.hidden_bytes;
     holding->fits = holding->total <= memory;
     return KVC_OK;
 }

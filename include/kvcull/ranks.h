@@ -81,6 +81,7 @@ struct kvc_ranks_part {
     uint32_t first_layer;     /**< number of its first layer; only layers with attention count */
     uint32_t layers;          /**< number of its layers with attention */
     uint64_t weight_bytes;    /**< size of its weights */
+    uint64_t resident_bytes;  /**< the same in memory with KVC_MATH_INT16, whose matrices are converted */
     uint64_t recurrent_bytes; /**< recurrent state of one session */
 };
 /** Computes the part of one rank from the model file, without other processes. `how` is as in kvc_ranks_planned,

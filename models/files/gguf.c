@@ -416,6 +416,13 @@ enum kvc_status kvc_gguf_open_file(const char *path, struct kvc_gguf **out, stru
     return KVC_OK;
 }
 
+void kvc_gguf_let_go(const struct kvc_gguf *file) {
+    for (size_t i = 1; i < file->part_count; i++) {
+        kvc_map_let_go(&file->parts[i]->map);
+    }
+    kvc_map_let_go(&file->map);
+}
+
 void kvc_gguf_close(struct kvc_gguf *file) {
     if (!file) {
         return;

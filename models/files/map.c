@@ -58,6 +58,12 @@ enum kvc_status kvc_map_open(const char *path, struct kvc_map *map, struct kvc_e
     return status;
 }
 
+void kvc_map_let_go(const struct kvc_map *map) {
+    if (map->data) {
+        (void)madvise((void *)(uintptr_t)map->data, map->bytes, MADV_DONTNEED);
+    }
+}
+
 void kvc_map_close(struct kvc_map *map) {
     if (map->data) {
         kvc_let_go(map->held);

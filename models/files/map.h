@@ -13,6 +13,8 @@ struct kvc_map {
 
 /* Maps the file. Returns KVC_INPUT, with the reason, for directories, devices, unreadable files and empty files. */
 enum kvc_status kvc_map_open(const char *path, struct kvc_map *map, struct kvc_error *error);
+/* Takes the file's pages out of this process's memory. Their contents are read again when they are used. */
+void kvc_map_let_go(const struct kvc_map *map);
 void kvc_map_close(struct kvc_map *map); /* a zeroed map is allowed */
 
 #endif

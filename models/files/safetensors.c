@@ -227,6 +227,12 @@ enum kvc_status kvc_safetensors_add(struct kvc_safetensors *file, const char *pa
     return status;
 }
 
+void kvc_safetensors_let_go(const struct kvc_safetensors *file) {
+    for (size_t i = 0; i < file->map_count; i++) {
+        kvc_map_let_go(&file->maps[i]);
+    }
+}
+
 void kvc_safetensors_close(struct kvc_safetensors *file) {
     if (!file) {
         return;

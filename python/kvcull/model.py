@@ -49,6 +49,8 @@ class ModelInfo:
     parameters: int
     weight_bytes: int
     mapped_bytes: int
+    packed_bytes: int
+    resident_bytes: int
     active_parameters: int
     active_bytes: int
     weight_types: str

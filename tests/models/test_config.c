@@ -359,6 +359,37 @@ static void folders_that_do_not_fit(void **state) {
 
 /* ---- what an opened model reports about itself ---- */
 
+/* The first session converts the weights of int16, as the model's info has forecast; the second one converts nothing.
+ */
+static void converted_weights(void **state) {
+    static const char *const models[] = {"qwen2-window/model.gguf", "olmoe-gqa", "qwen3-next"};
+    const struct kvc_engine_options options = {.math = KVC_MATH_INT16};
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        struct kvc_engine *engine;
+        struct kvc_model *model;
+        struct kvc_session *session[2];
+        struct kvc_memory before, after;
+        char path[512];
+        assert_int_equal(kvc_engine_open(&options, &engine, &error), KVC_OK);
+        assert_int_equal(kvc_model_open(engine, golden(models[i], path, sizeof path), &model, &error), KVC_OK);
+        const struct kvc_model_info *info = kvc_model_info(model);
+        kvc_engine_memory(engine, &before);
+        for (int s = 0; s < 2; s++) {
+            assert_int_equal(kvc_session_open(model, NULL, &session[s], &error), KVC_OK);
+            kvc_engine_memory(engine, &after);
+            assert_int_equal(after.now[KVC_MEMORY_WEIGHTS] - before.now[KVC_MEMORY_WEIGHTS], info->packed_bytes);
+        }
+        assert_true(info->packed_bytes > 0 && info->resident_bytes > info->packed_bytes);
+        kvc_session_close(session[0]);
+        kvc_session_close(session[1]);
+        kvc_model_close(model);
+        kvc_engine_memory(engine, &after);
+        assert_int_equal(after.now[KVC_MEMORY_WEIGHTS], 0);
+        kvc_engine_close(engine);
+    }
+}
+
 static void information(void **state) {
     (void)state;
     struct kvc_engine *engine;
@@ -385,6 +416,7 @@ static void information(void **state) {
     const uint64_t vectors = 32 + 3 * (32 + 16 + 16 + 2 * 32);
     assert_int_equal(info->parameters, matrices + vectors);
     assert_int_equal(info->mapped_bytes, 2 * matrices);
+    assert_true(info->packed_bytes == 0 && info->resident_bytes == info->weight_bytes);
     assert_int_equal(info->weight_bytes, 2 * matrices + 4 * vectors);
     int32_t *tokens;
     size_t count;
@@ -438,6 +470,7 @@ int main(void) {
         cmocka_unit_test(files_that_are_no_config),
         cmocka_unit_test(folders_that_do_not_fit),
         cmocka_unit_test(information),
+        cmocka_unit_test(converted_weights),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
