@@ -13,6 +13,8 @@ from transformers import (DynamicCache, Gemma2Config, Gemma2ForCausalLM, Gemma3F
 
 from kvcull import hugging_face  # noqa: E402
 
+torch.set_num_threads(1)  # the tensors are small; waiting threads would only compete with other tests
+
 SHAPE = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 3, "vocab_size": 200, "num_attention_heads": 4,
          "num_key_value_heads": 2}
 
