@@ -24,7 +24,7 @@ import subprocess
 import sys
 from collections import namedtuple
 
-Model = namedtuple('Model', 'layers hidden heads kv_heads head_size feed_forward vocab int8', defaults=[False])
+Model = namedtuple('Model', 'layers hidden heads kv_heads head_size feed_forward vocab math', defaults=['float'])
 GEOMETRY = Model._fields[:-1]
 MPI = dict(OMPI_ALLOW_RUN_AS_ROOT='1', OMPI_ALLOW_RUN_AS_ROOT_CONFIRM='1', OMPI_MCA_hwloc_base_binding_policy='none',
            PRTE_MCA_hwloc_default_binding_policy='none', OMPI_MCA_rmaps_base_oversubscribe='1',
@@ -34,7 +34,7 @@ SHAPES = {'llama-3.2-1b': Model(16, 2048, 32, 8, 64, 8192, 128256),
           'llama-3.1-70b': Model(80, 8192, 64, 8, 128, 28672, 128256)}
 FLOAT, WORD, LENGTH, HEADER, OUTCOME, RETURN = 4, 8, 8, 16, 256, 16  # bytes, as in core/ranks and core/engine
 LOGIT_ROWS, ROWS_AS_WEIGHTS = 64, 16                                 # core/engine/runner.h, pipeline.c
-BLOCK, MANY_BLOCKS, ROWS_IN_EIGHT_BITS = 32, 32, 16                  # core/ranks/split.[ch], core/engine/sharded.c
+BLOCK, MANY_BLOCKS, ROWS_QUANTIZED = 32, 32, 16                  # core/ranks/split.[ch], core/engine/sharded.c
 MEMORY = 1e10  # bytes per second between ranks of one machine
 MANY = 70  # sessions of check's larger steps: several pipeline groups, and logits in two pieces
 WHOLE_ATTENTION = ('olmo2', 'olmo3', 'qwen3_next', 'qwen3next', 'qwen3_5')
@@ -58,12 +58,14 @@ def pieces(count, size):
 
 def gathered(model, tensor, rows):
     """Returns the bytes of each gather of a layer. If every rank has whole blocks, rows for int8 layers are three
-    gathers: quants, scales and sums."""
+    gathers: quants, scales and sums. Rows for int16 layers are two: quants and scales."""
     if tensor == 1:
         return []
     def gather(n, in_blocks=False):
-        if model.int8 and in_blocks and rows >= ROWS_IN_EIGHT_BITS:
+        if model.math == 'int8' and in_blocks and rows >= ROWS_QUANTIZED:
             return [rows * n, rows * n // 8, rows * n // 4]
+        if model.math == 'int16' and in_blocks and rows >= ROWS_QUANTIZED:
+            return [rows * n * 2, rows * n // 8]
         return [FLOAT * rows * n]
 
     def outputs(n, taken=False):
@@ -332,18 +334,25 @@ def run(words, **more):
     return json.loads(done.stdout)
 
 
-def read_model(program, path):
-    info = run([program, 'info', path, '--json'])
+def read_model(program, path, math_words):
+    """Returns the model and the bytes per weight that a step reads."""
+    info = run([program, 'info', path, '--json'] + math_words)
     if info['experts'] or info['recurrent_layers'] or info['architecture'].startswith(WHOLE_ATTENTION):
         fail(f'{path}: experts, delta nets and attention that is whole on every rank are not counted here; '
              'a dense model is')
-    return Model(*(info[name] for name in GEOMETRY), info['math'] == 'int8'), info['weight_bytes'] / info['parameters']
+    read = info['packed_bytes'] or info['weight_bytes']
+    return Model(*(info[name] for name in GEOMETRY), info['math']), read / info['parameters']
+
+
+def words_of_math(args):
+    return ['--math', args.math] if args.math else []
 
 
 def bench(program, model, ranks, way, args):
     words = ['mpirun', '-n', str(ranks)] if ranks > 1 else []
     words += [program, 'bench', '-m', model, '--json', '-q', '--threads', '1', '--repeat', '3',
               '--prompt', str(args.prompt), '--chunk', str(args.chunk), '--gen', str(args.gen), '--batch', f'1,{MANY}']
+    words += words_of_math(args)
     if ranks > 1:
         words += ['--ranks', way]
     found = run(words, timeout=300, env=dict(os.environ, **MPI))
@@ -359,7 +368,7 @@ def fit(runs):
 
 
 def check(args):
-    model, weight_bytes = read_model(args.program, args.model)
+    model, weight_bytes = read_model(args.program, args.model, words_of_math(args))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()
     prefill, decode = bench(args.program, args.model, 1, None, args)
     one = {'prompt': prefill['best_seconds'], 1: decode[0]['step_seconds'], MANY: decode[1]['step_seconds']}
@@ -447,6 +456,7 @@ def main():
                        help='layers, hidden, heads, KV heads, head size, feed-forward, vocab')
     which.add_argument('--model')
     p.add_argument('--program', default='kvcull', help='the kvcull program, which describes --model')
+    p.add_argument('--math', choices=('float', 'int8', 'int16'), help='arithmetic of --model')
     p.add_argument('--ranks', type=numbers, default=[1, 2, 4, 8, 16, 32, 64])
     p.add_argument('--weight-bytes', type=quantity, help='bytes per weight (1.0625 for q8_0, or those of --model)')
     p.add_argument('--latency', type=quantity, default=20, help='latency of a message, us')
@@ -461,6 +471,7 @@ def main():
     c = commands.add_parser('check', help='compare with runs of kvcull bench')
     c.add_argument('program')
     c.add_argument('model')
+    c.add_argument('--math', choices=('float', 'int8', 'int16'), help='default: that of the program')
     c.add_argument('--most', type=positive, default=8, help='maximum number of ranks')
     c.add_argument('--prompt', type=positive, default=40)
     c.add_argument('--chunk', type=positive, default=16)
@@ -475,13 +486,13 @@ def main():
             fail(f'--geometry: {len(args.geometry)} numbers; must be {len(GEOMETRY)}: {", ".join(GEOMETRY)}')
         model, title = Model(*args.geometry), 'A model'
     else:
-        (model, own), title = read_model(args.program, args.model), args.model
+        (model, own), title = read_model(args.program, args.model, words_of_math(args)), args.model
         args.weight_bytes = args.weight_bytes or own
     if model.heads % model.kv_heads:
         fail(f'{model.heads} heads of {model.kv_heads} KV heads: the second must divide the first')
     args.weight_bytes = args.weight_bytes or 1.0625
     if not args.model:
-        model = model._replace(int8=args.weight_bytes < 2)
+        model = model._replace(math='int8' if args.weight_bytes < 2 else 'float')
     plan(model, args, title)
     return 0
 
