@@ -65,7 +65,8 @@ faults 50 mkmodel --shape tiny --type q4_0 -o "$into/tiny.gguf" -q
 faults 75 replay --kv 'snapkv:budget=12,window=4,kernel=3' --prompt 15 --in "$work/dump.safetensors" \
     --out "$into/kept.json" --attn "$into/attn.safetensors"
 faults 75 replay --kv quest:budget=8,page=2 --prompt 15 --in "$work/dump.safetensors" --out "$into/read.json" -q
-faults 50 logits -m "$work/tiny.gguf" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
+faults 30 logits -m "$demo" --tokens 1,2,3,4 --math int16 --threads 2
+faults 30 logits -m "$work/tiny.gguf" --tokens 1,2,3,4,5,6 --prompt 3 --out "$into/logits.safetensors"
 faults 75 eval needle -m "$demo" --kv 'streaming:budget=32' --length 100 --texts 1 --depths 1 -q --out "$into/needle"
 faults 30 eval fwe -m "$work/tiny.gguf" --raw --kv full --length 512 --samples 1 -q --json
 faults 30 eval qa_2 -m "$work/tiny.gguf" --template chatml --kv full --length 512 --samples 1 --question seen -q --json \
