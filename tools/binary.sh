@@ -2,18 +2,21 @@
 # binary.sh - builds the binary files of a release, which need no libraries but the C library: tarballs for x86_64 and
 # aarch64, a static program, and Python wheels. The same tree gives the same bytes in any folder. `make binary` calls it.
 #
-#     tools/binary.sh [--only LIST] [--work FOLDER] TREE OUT
+#     tools/binary.sh [--only LIST] [--cuda ARCHS] [--work FOLDER] TREE OUT
 #
-# LIST: comma-separated, any of x86_64, aarch64, static and wheels; wheels needs both tarballs. TREE: an unpacked source
-# release, or a folder that `make distdir` filled. FOLDER (default: binary) caches compiler, sources and builds. The
-# compiler comes from pip, the libraries from the Debian mirror in apt's settings or in DEBIAN_MIRROR; the hash of each
-# download is checked.
+# LIST: comma-separated, any of x86_64, aarch64, static and wheels; wheels needs both tarballs. ARCHS: compute
+# capabilities such as 80,90, for which the x86_64 tarball gets CUDA kernels; no: none. The default is those of 70, 75,
+# 80, 90, 100 and 120 that nvcc knows, or none without nvcc. TREE: an unpacked source release, or a folder that
+# `make distdir` filled. FOLDER (default: binary) caches compiler, sources and builds. The compiler comes from pip, the
+# libraries from the Debian mirror in apt's settings or in DEBIAN_MIRROR; the hash of each download is checked. nvcc is
+# not downloaded: the same nvcc gives the same bytes.
 set -eu
 umask 022
-only=x86_64,aarch64,static,wheels work=binary
+only=x86_64,aarch64,static,wheels work=binary archs=
 while :; do
     case ${1-} in
     --only) only=$2; shift 2 ;;
+    --cuda) archs=$2; shift 2 ;;
     --work) work=$2; shift 2 ;;
     *) break ;;
     esac
@@ -94,6 +97,24 @@ END
     export CC AR RANLIB CFLAGS
 }
 
+# cuda_options: prints configure's options for CUDA, of the toolkit on this machine.
+cuda_options() {
+    PATH=$PATH:/usr/local/cuda/bin
+    if [ "$archs" = no ]; then
+        return
+    elif ! command -v nvcc >/dev/null; then
+        [ -z "$archs" ] || fail "--cuda $archs: no nvcc in PATH or /usr/local/cuda/bin"
+        echo 'x86_64: without CUDA, because there is no nvcc' >&2
+        return
+    fi
+    known=$(nvcc --list-gpu-arch)
+    [ -n "$archs" ] || for arch in 70 75 80 90 100 120; do
+        case " $known " in *compute_"$arch"[[:space:]]*) archs=$archs${archs:+,}$arch ;; esac
+    done
+    echo "x86_64: CUDA for compute capabilities $archs" >&2
+    echo "--with-cuda --with-cuda-arch=$archs"
+}
+
 # build NAME TARGET HOST OPTION...: compiles the libraries and kvcull, and installs it into $work/NAME/root/usr.
 build() {
     name=$1 target=$2 host=$3
@@ -135,7 +156,10 @@ pack() {
 
 # linux ARCH: the tarball for one architecture.
 linux() {
-    build "$1" "$1-linux-gnu.2.28" "$1-linux-gnu"
+    cuda=
+    [ "$1" != x86_64 ] || cuda=$(cuda_options)
+    # shellcheck disable=SC2086
+    build "$1" "$1-linux-gnu.2.28" "$1-linux-gnu" $cuda
     pack "$1" "kvcull-$version-linux-$1"
 }
 

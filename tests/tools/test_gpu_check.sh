@@ -37,10 +37,15 @@ for arguments in '' --nosuch '--arch' '--arch sm_90 out' 'one two'; do
     that "gpu-pack $arguments is 2" [ $? = 2 ]
     that 'and says why' [ "$(grep -c '^gpu-pack: ' "$work/err")" = 1 ]
 done
+bash "$pack" --from "$work/none.tar.xz" "$work/packed" >"$work/out" 2>"$work/err"
+that 'no tarball is 3' [ "$?" = 3 ]
+echo x >"$work/other.tar"
+bash "$pack" --from "$work/other.tar" "$work/packed" >"$work/out" 2>"$work/err"
+that 'neither is another file one' [ "$? $(grep -c '^gpu-pack: .*no program with CUDA' "$work/err")" = '3 1' ]
 mkdir -p "$work/pack/tools" "$work/pack/bin" && cp "$check" "$source/tools/parts.sh" "$work/pack/tools/"
 cp -R "$KVCULL_DATA" "$work/pack/data" && echo 'commit made-up' >"$work/pack/pack"
-printf '#!/bin/sh\necho "$KVCULL_DATA $*"\nexit 1\n' >"$work/pack/kvcull" && printf '#!/bin/sh\necho 9.0\n' >"$work/pack/bin/nvidia-smi"
-chmod +x "$work/pack/kvcull" "$work/pack/bin/nvidia-smi"
+printf '#!/bin/sh\necho "$KVCULL_DATA $*"\nexit 1\n' >"$work/pack/bin/kvcull" && printf '#!/bin/sh\necho 9.0\n' >"$work/pack/bin/nvidia-smi"
+chmod +x "$work/pack/bin/kvcull" "$work/pack/bin/nvidia-smi"
 (cd "$work" && PATH=$work/pack/bin:$PATH bash "$work/pack/tools/gpu-check") >"$work/out" 2>"$work/err"
 that 'a program that fails is told there, too' [ $? = 1 ]
 report=$work/pack/report/report.md
