@@ -373,8 +373,12 @@ int main(int count, char **arguments) {
     if (flush)
         flush_to_zero();
     verify.threads = options.threads;
-    if (verify.effort &&
-        (light ? verify_light(verify, &error) : kvc_verify_operations(&verify, print_operation, NULL, &error)) != KVC_OK)
+    enum kvc_status status = KVC_OK;
+    if (light)
+        status = verify_light(verify, &error);
+    else if (verify.effort)
+        status = kvc_verify_operations(&verify, print_operation, NULL, &error);
+    if (status != KVC_OK)
         stop(&error, "operations");
     if (kvc_engine_open(&options, &engine, &error) != KVC_OK)
         stop(&error, "kvc_engine_open");
