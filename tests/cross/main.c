@@ -367,7 +367,8 @@ int main(int count, char **arguments) {
             path = arguments[i];
     }
     if (!path) {
-        fprintf(stderr, "usage: driver [flush] [operations] [light] [ref] [threads=N] [effort=N] [golden=GGUF]... FILE\n");
+        fprintf(stderr,
+                "usage: driver [flush] [operations] [light] [ref] [threads=N] [effort=N] [golden=GGUF]... FILE\n");
         return 2;
     }
     if (flush)
