@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,6 +99,20 @@ static void *worker_main(void *argument) {
     }
 }
 
+/* Starts a worker, which handles no signals: they are for the threads of the program, which may wait for them. The
+ * signals of a thread's own faults stay, so that a handler can report a file that was truncated while it is mapped. */
+static int start_worker(struct kvc_worker *worker) {
+    static const int own[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        sigdelset(&blocked, own[i]);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    const int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failed;
+}
+
 static unsigned cores_available(void) {
 #if defined(CPU_COUNT)
     cpu_set_t set;
@@ -134,7 +149,7 @@ enum kvc_status kvc_threads_open(int count, struct kvc_threads **threads, struct
         struct kvc_worker *worker = &pool->workers[i - 1];
         worker->pool = pool;
         worker->number = (unsigned)i;
-        int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
+        const int failed = start_worker(worker);
         if (failed) {
             kvc_threads_close(pool);
             return kvc_fail(error, KVC_RESOURCE, "threads: cannot start thread %d of %d (%s); use fewer threads", i + 1,

@@ -1,6 +1,8 @@
 /* test_threads.c - the thread pool runs every task once with any number of threads, and closes cleanly; also with work
  * stealing. */
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -77,6 +79,28 @@ static void waits_for_the_last(void **state) {
         kvc_threads_run(pool, 9, slow_task, &done);
         assert_int_equal(done, 9);
     }
+    kvc_threads_close(pool);
+}
+
+static void ignore_signal(int number) { (void)number; }
+
+/* A signal to the process waits for a thread of the program, even if all of these block it. */
+static void workers_take_no_signals(void **state) {
+    struct sigaction action = {.sa_handler = ignore_signal}, old;
+    const struct timespec soon = {0, 50000000};
+    struct kvc_threads *pool;
+    sigset_t one, before;
+    (void)state;
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    sigaction(SIGUSR1, &action, &old);
+    assert_int_equal(kvc_threads_open(3, &pool, NULL), KVC_OK);
+    pthread_sigmask(SIG_BLOCK, &one, &before);
+    kill(getpid(), SIGUSR1);
+    nanosleep(&soon, NULL);
+    assert_int_equal(sigtimedwait(&one, NULL, &soon), SIGUSR1);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    sigaction(SIGUSR1, &old, NULL);
     kvc_threads_close(pool);
 }
 
@@ -166,9 +190,9 @@ static void stealing_in_order(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_once),  cmocka_unit_test(waits_for_the_last),
-                                       cmocka_unit_test(without_a_pool),   cmocka_unit_test(counts),
-                                       cmocka_unit_test(opens_and_closes), cmocka_unit_test(every_turn_once),
-                                       cmocka_unit_test(stealing_in_order)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_task_once),         cmocka_unit_test(waits_for_the_last),
+                                       cmocka_unit_test(without_a_pool),          cmocka_unit_test(counts),
+                                       cmocka_unit_test(workers_take_no_signals), cmocka_unit_test(opens_and_closes),
+                                       cmocka_unit_test(every_turn_once),         cmocka_unit_test(stealing_in_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
