@@ -5,7 +5,7 @@
 . "${top_srcdir:-.}/tests/cli/trace_runs.sh"
 
 trace_models
-"${CC:-cc}" -shared -fPIC -D_GNU_SOURCE -I"$source/include" -o "$work/wrong.so" "$source/tests/ranks/wrong_rank.c" \
+${CC:-cc} -shared -fPIC -D_GNU_SOURCE -I"$source/include" -o "$work/wrong.so" "$source/tests/ranks/wrong_rank.c" \
     -ldl || bad 'wrong_rank.c does not compile'
 traced "$work/one" demo snapkv:budget=66 || bad 'no run of one process'
 
