@@ -162,6 +162,18 @@ def special(kind, config, more):
     return model
 
 
+def check_without_eviction(model, text):
+    """Decodes the last ten tokens under a press that evicts nothing. The logits must be those of transformers."""
+    first, end = text.shape[1] - 10, text.shape[1]
+    with torch.no_grad():
+        plain = model(text).logits
+        with kvcull.press("full")(model):
+            cache = DynamicCache(config=model.config)
+            model(text[:, :first], past_key_values=cache)
+            pressed = torch.cat([model(text[:, i:i + 1], past_key_values=cache).logits for i in range(first, end)], dim=1)
+    assert torch.allclose(plain[:, first:], pressed, atol=1e-4)
+
+
 @pytest.mark.parametrize("kind, config, more", [GEMMA2, GPT_OSS])
 def test_caps_and_sinks(kind, config, more, monkeypatch):
     """Without eviction the logits are those of transformers. With it, the library sees the cap and the sinks."""
@@ -170,13 +182,7 @@ def test_caps_and_sinks(kind, config, more, monkeypatch):
     cap = more.get("attn_logit_softcapping", 0)
     assert bool(cap) != (sinks is not None)
     model.set_attn_implementation("eager")
-    with torch.no_grad():
-        plain = model(text).logits
-        with kvcull.press("full")(model):
-            cache = DynamicCache(config=model.config)
-            model(text[:, :50], past_key_values=cache)
-            pressed = torch.cat([model(text[:, i:i + 1], past_key_values=cache).logits for i in range(50, 60)], dim=1)
-    assert torch.allclose(plain[:, 50:], pressed, atol=1e-4)
+    check_without_eviction(model, text)
     calls, differ = recorded(monkeypatch), 0
     for spec in ("h2o:budget=20", "snapkv:budget=16,window=4", "tova:budget=14"):
         calls.clear()
@@ -241,13 +247,7 @@ def test_every_method_is_pressed_or_refused(llama):
                                            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]})])
 def test_windows_and_scales(kind, config, more):
     model, text = made(kind, config, **more), ids(50)
-    with torch.no_grad():
-        plain = model(text).logits
-        with kvcull.press("full")(model):
-            cache = DynamicCache(config=model.config)
-            model(text[:, :40], past_key_values=cache)
-            pressed = torch.cat([model(text[:, i:i + 1], past_key_values=cache).logits for i in range(40, 50)], dim=1)
-    assert torch.allclose(plain[:, 40:], pressed, atol=1e-4)
+    check_without_eviction(model, text)
 
 
 def test_generation_with_a_press(llama):

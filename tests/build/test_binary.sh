@@ -96,6 +96,10 @@ if unpacked x86_64; then
         root bare /lib64/ld-linux-x86-64.so.2 $libraries
         cp -a "$work/x86_64" "$work/bare/x86_64"
         runs x86_64 bare
+        if PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; then # as tools/binary.sh looks for it
+            within bare /x86_64/bin/kvcull info backends
+            has '^cuda  *no .*driver is missing'
+        fi
     fi
 fi
 if unpacked x86_64-static; then
