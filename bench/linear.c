@@ -75,7 +75,7 @@ void kvc_measure_time_int16(struct kvc_measure *m, enum kvc_type type, uint32_t 
         .y = kvc_measure_space(m, (size_t)rows * N * 4), .x = y, .w = w, .rows = rows};
     count_linear(m, type, rows, N, K, quantizing ? 4 : 2);
     if (m->status == KVC_OK)
-        m->status = m->ops->weight_pack(m->device, m->weights[m->weight_count - 1], true, &m->error);
+        m->status = m->ops->weight_pack(m->device, m->weights[m->weight_count - 1], &m->error);
     while (kvc_measure_again(m)) {
         if (quantizing)
             m->ops->quantize_rows_int16(m->device, &quantize);

@@ -16,10 +16,8 @@ static void pack_task(void *argument, size_t task, unsigned thread) {
     job->pack(job->w, job->rows * task / job->tasks, job->rows * (task + 1) / job->tasks);
 }
 
-enum kvc_status kvc_cpu_weight_pack(struct kvc_device *device, struct kvc_weight *w, bool alone,
-                                    struct kvc_error *error) {
+enum kvc_status kvc_cpu_weight_pack(struct kvc_device *device, struct kvc_weight *w, struct kvc_error *error) {
     struct kvc_cpu *cpu = (struct kvc_cpu *)device;
-    (void)alone; /* the data belongs to the caller */
     const uint64_t rows = kvc_weight_rows(w), bytes = kvc_int16_bytes(rows, w->inputs);
     KVC_ASSERT(w->inputs % KVC_INT16_BLOCK == 0 && (w->type < KVC_Q8_0 || w->type == KVC_FP8));
     if (w->packed.quant || bytes == 0)

@@ -218,9 +218,9 @@ enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_ty
     return status;
 }
 
-enum kvc_status kvc_offload_weight_pack(struct kvc_device *device, struct kvc_weight *weight, bool alone,
-                                        struct kvc_error *error) {
-    (void)device, (void)weight, (void)alone, (void)error;
+/* The kernels quantize weights whenever they read them. */
+enum kvc_status kvc_offload_weight_pack(struct kvc_device *device, struct kvc_weight *weight, struct kvc_error *error) {
+    (void)device, (void)weight, (void)error;
     return KVC_OK;
 }
 

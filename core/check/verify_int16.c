@@ -50,7 +50,7 @@ static void compare_integers(struct kvc_verify *v, struct kvc_twin twin, size_t 
 /* Packs the weights of every second case, on each device. */
 static bool pack(struct kvc_verify *v, struct kvc_weight *weight[2]) {
     for (int side = v->first; side < 2 && v->row.cases % 2 && v->status == KVC_OK; side++)
-        v->status = v->device[side]->ops->weight_pack(v->device[side], weight[side], true, &v->error);
+        v->status = v->device[side]->ops->weight_pack(v->device[side], weight[side], &v->error);
     return v->status == KVC_OK;
 }
 

@@ -50,8 +50,7 @@ enum kvc_status kvc_linear_pack(struct kvc_device *device, const struct kvc_netw
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; i < network->weight_count && status == KVC_OK; i++)
         if (packs(network, i))
-            status =
-                device->ops->weight_pack(device, network->weights[i], network->weights[i] != network->embedding, error);
+            status = device->ops->weight_pack(device, network->weights[i], error);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* pack.h - quantizes weights to fourteen bits when a model is opened, for AVX2. */
+/* pack.h - converts weights to fourteen bits once, for AVX2 (operation weight_pack). */
 #ifndef KVC_SIMD_INT16_PACK_H
 #define KVC_SIMD_INT16_PACK_H
 
