@@ -18,6 +18,6 @@ struct kvc_mpi_plugin {
 };
 
 /* The only symbol that a plug-in exports. */
-extern const struct kvc_mpi_plugin kvc_mpi_plugin;
+extern __attribute__((visibility("default"))) const struct kvc_mpi_plugin kvc_mpi_plugin;
 
 #endif

@@ -13,7 +13,7 @@ enum { FILES = 3, PATH_BYTES = 4096 };
 
 struct library {
     const char *name, *use;
-    const char *option; /* the configure option that enables the library */
+    const char *option; /* the configure option that enables the library; NULL: always enabled */
     const char *symbol; /* a function that only this library has */
     const char *files[FILES];
 };
@@ -35,12 +35,8 @@ static const bool built[KVC_LIBRARIES] = {
 #if defined(KVC_NCCL)
     [KVC_LIBRARY_NCCL] = true,
 #endif
-#if defined(KVC_OPENMPI)
-    [KVC_LIBRARY_OPENMPI] = true,
-#endif
-#if defined(KVC_MPICH)
+    [KVC_LIBRARY_OPENMPI] = true, /* tools/mpi_plugin.sh may add a plug-in later */
     [KVC_LIBRARY_MPICH] = true,
-#endif
 };
 
 /* A file name that begins with kvcull- is an MPI plug-in; plugin_path says where it can be. */
@@ -58,8 +54,8 @@ static const struct library libraries[KVC_LIBRARIES] = {
                             {"libcublas.so.13", "libcublas.so.12", "libcublas.so"}},
     [KVC_LIBRARY_NCCL] =
         {"NCCL", "rows between CUDA devices", "--with-cuda, --with-nccl", "ncclGetUniqueId", {"libnccl.so.2"}},
-    [KVC_LIBRARY_OPENMPI] = {"Open MPI", "--ranks", "--with-mpi", "MPI_Get_library_version", {"kvcull-mpi-openmpi.so"}},
-    [KVC_LIBRARY_MPICH] = {"MPICH", "--ranks", "--with-mpi", "MPI_Get_library_version", {"kvcull-mpi-mpich.so"}},
+    [KVC_LIBRARY_OPENMPI] = {"Open MPI", "--ranks", NULL, "MPI_Get_library_version", {"kvcull-mpi-openmpi.so"}},
+    [KVC_LIBRARY_MPICH] = {"MPICH", "--ranks", NULL, "MPI_Get_library_version", {"kvcull-mpi-mpich.so"}},
 };
 
 static bool is_plugin(const char *file) { return strncmp(file, "kvcull-", 7) == 0; }

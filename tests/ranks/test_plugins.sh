@@ -41,10 +41,31 @@ unset KVCULL_MPI
 # The plug-in of the other MPI finds one process where the launcher started two.
 KVCULL_PLUGINS=$plugins
 "$MPIRUN" --version 2>/dev/null | grep -q 'Open MPI\|OpenRTE' && other=mpich || other=openmpi
-[ -e "$plugins/kvcull-mpi-$other.so" ] || { finish; exit; }
-KVCULL_MPI=$other
-export KVCULL_MPI
+if [ -e "$plugins/kvcull-mpi-$other.so" ]; then
+    KVCULL_MPI=$other
+    export KVCULL_MPI
+    on 2 "$@"
+    that 'another MPI than the launcher is refused' [ $? != 0 ]
+    has 'ranks: the launcher started 2 processes, but .* reports only one' "$work/err"
+fi
+
+# A program without plug-ins, in the folders of a release tarball, gets one from tools/mpi_plugin.sh.
+unset KVCULL_MPI KVCULL_PLUGINS
+mkdir -p "$work/unpacked/bin" "$work/unpacked/lib"
+cp "$program" "$work/unpacked/bin/kvcull" && each=$work/unpacked/bin/kvcull
+for arguments in '' "$work/none"; do
+    # shellcheck disable=SC2086
+    sh "$source/tools/mpi_plugin.sh" $arguments >"$work/out" 2>"$work/err"
+    that "mpi_plugin.sh $arguments fails" [ $? != 0 ]
+    has 'mpi_plugin' "$work/err"
+done
+cp "$build/.libs/libkvcull.so.0" "$work/unpacked/lib" && LD_LIBRARY_PATH=$work/unpacked/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+MPICC=$(echo "$MPIRUN" | sed 's/mpirun/mpicc/') OMPI_CC=cc MPICH_CC=cc
+export MPICC OMPI_CC MPICH_CC LD_LIBRARY_PATH
 on 2 "$@"
-that 'another MPI than the launcher is refused' [ $? != 0 ]
-has 'ranks: the launcher started 2 processes, but .* reports only one' "$work/err"
+that 'the program has no plug-in yet' [ $? = 4 ]
+sh "$source/tools/mpi_plugin.sh" "$work/unpacked" >"$work/out" 2>"$work/err"
+that 'mpi_plugin.sh makes one' [ $? = 0 ]
+has ' yes .*lib'
+same 'its plug-in' 2 "$@"
 finish
