@@ -52,4 +52,6 @@ report=$work/pack/report/report.md
 that 'the pack names its commit' grep -q '^commit made-up$' "$report"
 that "it uses the pack's program and data" grep -q "^$work/pack/data info backends$" "$report"
 that 'it does not build' [ "$(grep -c '^## Build' "$report")" = 0 ]
+bash "$work/pack/tools/gpu-check" --try cpu bin/kvcull >"$work/out" 2>"$work/err"
+that 'and so when it is tried' grep -q "^$work/pack/data info backends$" "$report"
 finish
