@@ -1,21 +1,24 @@
 /* fast.c - --math=fast: CLBlast computes the linear layers of batches with many rows. Weights are dequantized for some
  * outputs at a time. The model is the same, but the rounding differs. Batches with few rows stay exact. CLBlast is
- * loaded only for --math=fast. */
+ * loaded only for --math=fast, and what is used of it is declared here, so that a build needs no headers. */
 #include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/library.h"
 #include "backends/opencl/opencl.h"
 
-#if defined(KVC_CLBLAST)
-#include <clblast_c.h>
 #include <string.h>
 
 #define FAST_ROWS 16u                   /* the smallest batch that CLBlast computes */
 #define FAST_BYTES ((uint64_t)64 << 20) /* limit for dequantized weights at a time */
 
-typedef CLBlastStatusCode sgemm_fn(CLBlastLayout, CLBlastTranspose, CLBlastTranspose, size_t, size_t, size_t, float,
-                                   cl_mem, size_t, size_t, cl_mem, size_t, size_t, float, cl_mem, size_t, size_t,
-                                   cl_command_queue *, cl_event *);
+/* The values that CLBlast gives these words. */
+enum status { SUCCESS = 0 };
+enum layout { ROW_MAJOR = 101 };
+enum transpose { TRANSPOSE_NO = 111, TRANSPOSE_YES = 112 };
+
+typedef enum status sgemm_fn(enum layout, enum transpose, enum transpose, size_t, size_t, size_t, float, cl_mem, size_t,
+                             size_t, cl_mem, size_t, size_t, float, cl_mem, size_t, size_t, cl_command_queue *,
+                             cl_event *);
 
 /* Computes the outputs from .. from + count - 1 of one piece. */
 static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *args, uint32_t piece, uint64_t from,
@@ -23,7 +26,7 @@ static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *arg
     const struct kvc_weight *w = args->w;
     struct kvc_launch dequantize = kvc_launch_of(KVC_KERNEL_dequantize);
     const size_t K = (size_t)w->inputs, N = (size_t)w->outputs;
-    CLBlastStatusCode code;
+    enum status code;
     sgemm_fn *sgemm;
     memcpy(&sgemm, &opencl->sgemm, sizeof sgemm); /* ISO C has no cast from an object pointer to a function pointer */
     KVC_ASSERT(piece < w->pieces && from + count <= w->piece_rows);
@@ -32,10 +35,10 @@ static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *arg
     kvc_launch_items(&opencl->offload, &dequantize, count * kvc_offload_runs(&opencl->offload, K), 1, 1);
     if (opencl->offload.lost)
         return;
-    code = sgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes, args->rows, (size_t)count, K, 1.0f,
-                 args->x.buffer->handle, args->x.offset / 4, K, workspace->handle, 0, K, 0.0f, args->y.buffer->handle,
+    code = sgemm(ROW_MAJOR, TRANSPOSE_NO, TRANSPOSE_YES, args->rows, (size_t)count, K, 1.0f, args->x.buffer->handle,
+                 args->x.offset / 4, K, workspace->handle, 0, K, 0.0f, args->y.buffer->handle,
                  args->y.offset / 4 + (size_t)(piece * w->piece_rows + from), N, &opencl->queue, NULL);
-    if (code != CLBlastSuccess)
+    if (code != SUCCESS)
         kvc_offload_failed(&opencl->offload, KVC_RESOURCE, "CLBlast failed (error %d); --math exact does not need it",
                            (int)code);
 }
@@ -73,12 +76,3 @@ enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error
     opencl->offload.table.linear = fast_linear;
     return KVC_OK;
 }
-
-#else
-
-enum kvc_status kvc_opencl_fill_fast(struct kvc_opencl *opencl, struct kvc_error *error) {
-    (void)opencl;
-    return kvc_fail(error, KVC_RESOURCE, "math=fast needs CLBlast, which is not in this build; use exact, the default");
-}
-
-#endif

@@ -25,7 +25,7 @@ libkvc_la_SOURCES += backends/opencl/opencl.c backends/opencl/devices.c backends
 	backends/opencl/driver.c backends/opencl/functions.c backends/opencl/fast.c
 nodist_libkvc_la_SOURCES = backends/opencl/source.c
 CLEANFILES += backends/opencl/source.c
-AM_CPPFLAGS += $(OPENCL_CFLAGS) $(CLBLAST_CFLAGS)
+AM_CPPFLAGS += $(OPENCL_CFLAGS)
 
 backends/opencl/source.c: backends/opencl/embed.sh $(KVC_OPENCL_KERNELS)
 	$(AM_V_GEN)$(MKDIR_P) backends/opencl && \

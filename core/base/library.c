@@ -24,10 +24,7 @@ static const bool built[KVC_LIBRARIES] = {
     [KVC_LIBRARY_OPENBLAS] = true,
 #endif
 #if defined(KVC_OPENCL)
-    [KVC_LIBRARY_OPENCL] = true,
-#endif
-#if defined(KVC_CLBLAST)
-    [KVC_LIBRARY_CLBLAST] = true,
+    [KVC_LIBRARY_OPENCL] = true,   [KVC_LIBRARY_CLBLAST] = true,
 #endif
 #if defined(KVC_CUDA)
     [KVC_LIBRARY_CUDA] = true,     [KVC_LIBRARY_CUBLAS] = true,
@@ -44,8 +41,7 @@ static const struct library libraries[KVC_LIBRARIES] = {
     [KVC_LIBRARY_OPENBLAS] =
         {"OpenBLAS", "--math fast on cpu", "--with-openblas", "openblas_set_num_threads", {"libopenblas.so.0"}},
     [KVC_LIBRARY_OPENCL] = {"OpenCL", "the opencl backend", "--with-opencl", "clGetPlatformIDs", {"libOpenCL.so.1"}},
-    [KVC_LIBRARY_CLBLAST] =
-        {"CLBlast", "--math fast on opencl", "--with-opencl, and CLBlast", "CLBlastSgemm", {"libclblast.so.1"}},
+    [KVC_LIBRARY_CLBLAST] = {"CLBlast", "--math fast on opencl", "--with-opencl", "CLBlastSgemm", {"libclblast.so.1"}},
     [KVC_LIBRARY_CUDA] = {"CUDA driver", "the cuda backend", "--with-cuda", "cuInit", {"libcuda.so.1"}},
     [KVC_LIBRARY_CUBLAS] = {"cuBLAS",
                             "--math fast on cuda",

@@ -50,7 +50,7 @@ package() {
     apt-get:pcre2) say libpcre2-dev ;;
     apt-get:utf8proc) say libutf8proc-dev ;;
     apt-get:xxhash) say libxxhash-dev ;;
-    apt-get:opencl) say ocl-icd-libopencl1 opencl-headers libclblast-dev ;;
+    apt-get:opencl) say ocl-icd-libopencl1 opencl-headers libclblast1 ;;
     apt-get:opencl-device) say pocl-opencl-icd ;;
     apt-get:cmocka) say libcmocka-dev ;;
     apt-get:server) say libmicrohttpd-dev ;;
