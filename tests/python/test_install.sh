@@ -13,8 +13,9 @@ command -v pkg-config >/dev/null || { echo 'skipped: no pkg-config'; exit 77; }
 unset KVCULL_LIBRARY KVCULL_INCLUDE
 export PYTHONDONTWRITEBYTECODE=yes
 # A tree with only what the package needs, so that nothing is written to the sources.
-mkdir -p "$work/tree" "$work/tree/build/.libs" "$work/empty" "$work/prefix/lib/pkgconfig"
+mkdir -p "$work/tree/data" "$work/tree/build/.libs" "$work/empty" "$work/prefix/lib/pkgconfig"
 cp -R "$source/python" "$source/include" "$work/tree"
+cp -R "$demo" "$work/tree/data"
 rm -rf "$work/tree/python/build"
 cp -P "$build"/.libs/libkvcull.so* "$work/prefix/lib"
 ln -s "$source/include" "$work/prefix/include"
@@ -54,6 +55,8 @@ installs in-tree
 that 'of a build in the tree' [ $status = 0 ]
 mv "$work/tree" "$work/gone"
 answers in-tree
+(cd "$work/empty" && PYTHONPATH="$work/in-tree" "$python" -m kvcull demo) >"$work/out" 2>"$work/err"
+that 'with the bundled model' [ $? = 0 ]
 (cd "$work/empty" && PYTHONPATH="$work/in-tree" "$python" -m kvcull.eval list) >"$work/out" 2>"$work/err"
 that 'the benchmarks of what is installed' [ $? = 0 ]
 has '^longbench/hotpotqa '
