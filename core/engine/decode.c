@@ -361,8 +361,7 @@ enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *t
         return fail_all(statuses, count,
                         kvc_fail(error, KVC_USAGE, "decode: %zu sessions; at most %u at once", count, SESSIONS_MOST));
     const struct kvc_runner *runner = sessions[0]->runner;
-    if (!runner->network)
-        return fail_all(statuses, count, kvc_fail(error, KVC_USAGE, "decode: a replayed session has no model"));
+    KVC_ASSERT(runner->network); /* the session of a replay is constant outside the library */
     runner->coordinator->begin_decode(sessions, count, tokens, logits != NULL);
     struct kvc_participants participants;
     const uint64_t environment = kvc_float_open();

@@ -216,6 +216,6 @@ enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct 
     stage->queries = 0;
     stage->score_count = 0;
     stage->evicted = false;
+    KVC_ASSERT(stage->info.entries <= kvc_stage_capacity(stage));
     return KVC_OK;
-    KVC_ASSERT(stage->info.entries <= kvc_cache_most(&stage->session->cache, layer));
 }

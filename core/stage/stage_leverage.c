@@ -122,12 +122,11 @@ enum kvc_status kvc_stage_standard_mix(struct kvc_stage *stage, uint64_t first, 
     enum kvc_status status = per_list(stage, leverage, error);
     if (status == KVC_OK)
         status = per_list(stage, scores, error);
-    if (status == KVC_OK && leverage->stride != scores->stride)
-        status = kvc_fail(error, KVC_USAGE, "policy: scores that were made before an eviction, and after it");
     if (status == KVC_OK)
         status = kvc_across_open(stage, arrays, 2, &across, error);
     if (status != KVC_OK)
         return status;
+    KVC_ASSERT(leverage->stride == scores->stride); /* scores that an eviction parts are refused above */
     kvc_stage_device(stage)->ops->standard_mix(kvc_stage_device(stage),
                                                &(struct kvc_standard_mix){.lists = &across.lists,
                                                                           .first = some(first),

@@ -25,6 +25,7 @@ check_PROGRAMS += \
 	tests/core/test_session_memory \
 	tests/core/test_extra_slots \
 	tests/core/test_stage \
+	tests/core/test_stage_arguments \
 	tests/core/test_step \
 	tests/core/test_threads \
 	tests/core/test_trig \

@@ -42,6 +42,7 @@ static void test_arguments(void **state) {
     REFUSED(kvc_formula(engine, "full", &good, kvc_entry_types(none), 9, 9, &formula, &error), KVC_USAGE,
             "cannot have this type");
     REFUSED(kvc_engine_open(&odd, &second, &error), KVC_USAGE, "math=99");
+    REFUSED(kvc_engine_open(&(struct kvc_engine_options){.threads = 1025}, &second, &error), KVC_USAGE, "threads=1025");
     REFUSED(kvc_convert("none", "out.gguf", none, &error), KVC_USAGE, "type 99");
     REFUSED(kvc_make_model("tiny", none, 1, "out.gguf", &error), KVC_USAGE, "type 99");
     REFUSED(kvc_tokenize(model, "a", 1, 99, &ids, &count, &error), KVC_USAGE, "flags 0x63");
@@ -89,6 +90,12 @@ static void test_estimates(void **state) {
             "nosuch");
 }
 
+static void write_text(const char *path, const char *text) {
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
 static void test_backends(void **state) {
     (void)state;
     static const struct {
@@ -104,6 +111,87 @@ static void test_backends(void **state) {
     }
 }
 
+/* Sizes of a model that a policy's values do not fit. */
+static void test_model_limits(void **state) {
+    (void)state;
+    static const struct {
+        const char *spec, *says;
+    } cases[] = {{"sparq:dims=9,topk=4", "dims=9: must be 1 to 8, the model's head size"},
+                 {"hsa:page=4,dims=9,topk=4", "dims=9: must be 1 to 8, the model's head size"},
+                 {"take:budget=9,warmup_layers=3", "warmup_layers=3: must be 0 to 2"},
+                 {"take:budget=9,warmup_layers=2,layers=0", "warmup_layers=2: layer 1 chooses for those below it"}};
+    const struct kvc_geometry geometry = {2, 2, 1, 8};
+    struct kvc_estimate estimate;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        REFUSED(kvc_estimate(engine, cases[i].spec, &geometry, 16, kvc_entry_types(KVC_F16), 9, 9, &estimate, &error),
+                KVC_USAGE, cases[i].says);
+}
+
+/* Files that an option names: empty, of something else, with a line of another kind, absent. */
+static void test_option_files(void **state) {
+    (void)state;
+    static const struct {
+        const char *option, *text, *says;
+    } cases[] = {{"dapq:budget=40,content=file,file", "", "has no token ids"},
+                 {"dapq:budget=40,content=file,file", "1, 2 x3", "'x3' is not a token id"},
+                 {"dapq:budget=40,content=file,file", "-1", "'-1' is not a token id"},
+                 {"duo:file", "", "holds no scores"},
+                 {"duo:file", "1 x\n", "line 1: 'x"},
+                 {"duo:file", "1 2\n3\n", "line 2 has 1 numbers"},
+                 {"duo:file", NULL, "No such file"},
+                 {"duo:file", "/", "must be a regular file"}};
+    const char *folder = getenv("TMPDIR");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kvc_session_options options;
+        struct kvc_session *session;
+        char path[300], spec[400];
+        snprintf(path, sizeof path, "%s/kvcull-option-%ld", folder ? folder : "/tmp", (long)getpid());
+        if (cases[i].text && cases[i].text[0] == '/')
+            snprintf(path, sizeof path, "/");
+        else if (cases[i].text)
+            write_text(path, cases[i].text);
+        snprintf(spec, sizeof spec, "%s=%s", cases[i].option, path);
+        kvc_session_defaults(&options);
+        options.policy = spec;
+        REFUSED(kvc_session_open(model, &options, &session, &error), KVC_INPUT, cases[i].says);
+        (void)remove(path);
+    }
+}
+
+/* What a session cannot do leaves it as it was. */
+static void test_sessions(void **state) {
+    (void)state;
+    enum { MANY = 70000 };
+    const int32_t tokens[] = {1, 2, 3};
+    enum kvc_status *statuses = calloc(MANY, sizeof *statuses);
+    struct kvc_session_options options;
+    struct kvc_session_stats stats;
+    struct kvc_session *pair[2];
+    struct kvc_model *same;
+    int32_t positions[4];
+    size_t count;
+    assert_non_null(statuses);
+    kvc_session_defaults(&options);
+    FINE(kvc_model_open(engine, model_path, &same, &error));
+    FINE(kvc_session_open(model, &options, &pair[0], &error));
+    FINE(kvc_session_open(same, &options, &pair[1], &error));
+    FINE(kvc_session_prompt(pair[0], tokens, 3, NULL, NULL, &error));
+    FINE(kvc_session_prompt(pair[1], tokens, 3, NULL, NULL, &error));
+    REFUSED(kvc_decode(pair, tokens, 2, NULL, statuses, &error), KVC_USAGE, "session 1 belongs to another model");
+    assert_true(statuses[0] == KVC_OK && statuses[1] == KVC_USAGE);
+    REFUSED(kvc_decode(pair, tokens, MANY, NULL, statuses, &error), KVC_USAGE, "70000 sessions; at most 65536");
+    assert_int_equal(statuses[MANY - 1], KVC_USAGE);
+    REFUSED(kvc_session_prompt(pair[0], tokens, (size_t)INT32_MAX + 1, NULL, NULL, &error), KVC_USAGE, "at most");
+    REFUSED(kvc_session_reads(pair[0], 99, 0, positions, 4, &count, &error), KVC_USAGE, "layer 99, head 0");
+    REFUSED(kvc_session_reads(pair[0], 0, 0, positions, 4, &count, &error), KVC_USAGE, "without record_reads");
+    kvc_session_stats(pair[0], &stats);
+    assert_int_equal(stats.tokens, 4);
+    kvc_session_close(pair[0]);
+    kvc_session_close(pair[1]);
+    kvc_model_close(same);
+    free(statuses);
+}
+
 static int set_up(void **state) {
     (void)state;
     if (open_whole(NULL, KVC_F16, "arguments") != 0)
@@ -112,7 +200,8 @@ static int set_up(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_arguments), cmocka_unit_test(test_estimates),
-                                       cmocka_unit_test(test_backends)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_arguments),    cmocka_unit_test(test_estimates),
+                                       cmocka_unit_test(test_backends),     cmocka_unit_test(test_model_limits),
+                                       cmocka_unit_test(test_option_files), cmocka_unit_test(test_sessions)};
     return cmocka_run_group_tests(tests, set_up, close_whole);
 }

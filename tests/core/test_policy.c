@@ -164,6 +164,18 @@ static void test_ranges(void **state) {
     REFUSED("take:budget=10%,warmup_budget=9.5%", "warmup_budget=9.5%", "budget=10%", "100%");
     REFUSED("morphkv:budget=64,fusion=mean", "fusion=mean", "sum|max");
     REFUSED("morphkv:budget=64,skip_layers=-1", "skip_layers=-1");
+    REFUSED("quest:budget=64,page=x", "page=x", "auto", "whole number");
+    REFUSED("rocketkv:budget=64,split=1.1", "split=1.1", "auto", "0 to 1");
+    REFUSED("sparq", "dims", "missing");
+    REFUSED("sparq:dims=4", "topk", "missing");
+    REFUSED("sparq:budget=8,topk=9", "topk=9", "budget=8");
+    REFUSED("sparq:budget=8,local=5", "local=5", "0 to topk, which is 4");
+    REFUSED("hsa", "budget", "missing");
+    REFUSED("hsa:budget=40,ratio=4", "exclude each other");
+    REFUSED("hsa:page=4,dims=4", "topk", "missing");
+    REFUSED("dapq:budget=64,content=file", "go together");
+    REFUSED("dapq:budget=64,file=x", "go together");
+    REFUSED("dapq:budget=64,content=ends,pseudo=3,head=4", "head=4", "pseudo=3");
 }
 
 /* ---- numeric options: the smallest and the largest number are accepted, the next one outside is refused ---- */

@@ -353,6 +353,8 @@ static void test_register(void **state) {
                                               {NULL, 0, NULL, 0, 0, NULL, NULL}},
                                    no_choice[] = {{"a", KVC_OPTION_CHOICE, "x", 0, 0, NULL, "h"},
                                                   {NULL, 0, NULL, 0, 0, NULL, NULL}};
+    static const struct kvc_option comma[] = {{"a,b", KVC_OPTION_INT, "0", 0, 1, NULL, "h"},
+                                              {NULL, 0, NULL, 0, 0, NULL, NULL}};
     static const struct kvc_option no_kind[] = {{"a", (enum kvc_option_kind)99, "x", 0, 0, NULL, "h"},
                                                 {NULL, 0, NULL, 0, 0, NULL, NULL}};
     struct kvc_policy_class other = wild;
@@ -369,6 +371,8 @@ static void test_register(void **state) {
     REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "two options");
     other.options = no_choice;
     REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "choices");
+    other.options = comma;
+    REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "an option's name is letters");
     other.options = no_kind;
     REFUSED(kvc_engine_register(engine, &other, &error), KVC_USAGE, "kind 99");
     other.options = NULL;
@@ -496,6 +500,12 @@ static void test_interrupt_within_a_part(void **state) {
     free(zeros);
 }
 
+/* Stops a replay's prompt after its second chunk. */
+static int stop_second(void *user, uint32_t chunk) {
+    ++*(int *)user;
+    return chunk == 1;
+}
+
 static void test_replay(void **state) {
     (void)state;
     const struct kvc_geometry geometry = {2, 2, 1, 8}, odd = {2, 3, 2, 8};
@@ -512,6 +522,18 @@ static void test_replay(void **state) {
     REFUSED(kvc_replay_scores(replay, 2, sinks, &error), KVC_USAGE, "sink 0 of layer 1");
     FINE(kvc_replay_prompt(replay, 0, zeros, zeros, zeros, 9, NULL, &error));
     REFUSED(kvc_replay_scores(replay, 2, NULL, &error), KVC_USAGE, "before the first prompt");
+    REFUSED(kvc_replay_windows(replay, (const uint32_t[]){4, 4}, &error), KVC_USAGE, "before the first prompt");
+    REFUSED(kvc_replay_pseudo(replay, 2, zeros, zeros, 3, &error), KVC_USAGE, "3 rows of layer 2: there are 2 layers");
+    REFUSED(kvc_replay_probe(replay, 0, INT32_MAX, zeros, 3, &error), KVC_USAGE, "probe of chunk 2147483647");
+    kvc_replay_close(replay);
+    session_options.policy = "take:budget=8,chunk=20,probe_from=chunk";
+    FINE(kvc_replay_open(engine, &geometry, &session_options, &replay, &error));
+    int chunks = 0;
+    kvc_replay_on_chunk(replay, stop_second, &chunks);
+    FINE(kvc_replay_prompt(replay, 0, zeros, zeros, zeros, 100, NULL, &error));
+    REFUSED(kvc_replay_prompt(replay, 1, zeros, zeros, zeros, 100, NULL, &error), KVC_USAGE, "stopped by the caller");
+    assert_int_equal(chunks, 2);
+    REFUSED(kvc_replay_pseudo(replay, 0, zeros, zeros, 3, &error), KVC_USAGE, "close it and open another");
     kvc_replay_close(replay);
     session_options.policy = "wild:do=17,at=2";
     FINE(kvc_replay_open(engine, &geometry, &session_options, &replay, &error));

@@ -1,0 +1,223 @@
+/* test_stage_arguments.c - every function of a stage refuses arguments that it cannot use, in one line that names them,
+ * and the session that it refuses them to can be closed. Scores that are written are read back. */
+#include "kvcull/policy.h"
+#include "tests/core/whole_fixture.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ROWS = 40 };
+
+static struct kvc_error error;
+static int32_t tokens[ROWS];
+
+/* What a call below gets: scores for each list and for each query head. */
+struct arguments {
+    struct kvc_stage *stage;
+    const struct kvc_stage_info *info;
+    struct kvc_scores *lists, *heads;
+};
+
+typedef enum kvc_status call_fn(const struct arguments *a, struct kvc_error *e);
+
+static enum kvc_status layer(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_layer(a->stage, a->info->layer + 1, e);
+}
+static enum kvc_status probe(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_probe_mass(a->stage, 0.5f, a->lists, e);
+}
+static enum kvc_status moments(const struct arguments *a, struct kvc_error *e) {
+    float dispersion, variance;
+    return kvc_stage_moments(a->stage, 4, 4, 1.0f, a->lists, &dispersion, &variance, e);
+}
+static enum kvc_status group(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_group(a->stage, a->heads, 1.0f, a->heads, e);
+}
+static enum kvc_status layer_sum(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_layer_sum(a->stage, a->heads, e);
+}
+static enum kvc_status shares(const struct arguments *a, struct kvc_error *e) {
+    uint32_t numbers[64];
+    return kvc_stage_shares(a->stage, a->heads, 4, 10, numbers, e);
+}
+static enum kvc_status draw(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_entry_scores(a->stage, KVC_ENTRY_DRAW, 1, a->heads, e);
+}
+static enum kvc_status kind(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_entry_scores(a->stage, (enum kvc_entry_kind)99, 1, a->lists, e);
+}
+static enum kvc_status lag(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_lag_scores(a->stage, 0, 1, false, a->lists, e);
+}
+static enum kvc_status redundancy(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_mix_redundancy(a->stage, 0.5f, 0.5f, 1.0f, a->heads, e);
+}
+static enum kvc_status chunks(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_chunk_mass(a->stage, 0, 0, 0, 0, a->lists, e);
+}
+static enum kvc_status leverage(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_leverage(a->stage, 0, 0, a->heads, e);
+}
+static enum kvc_status mix(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_standard_mix(a->stage, 0, 0, 0.5f, a->lists, a->heads, e);
+}
+static enum kvc_status expected(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_expected_scores(a->stage, &(struct kvc_expectation){.future = 0}, a->lists, e);
+}
+static enum kvc_status expected_heads(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_expected_scores(a->stage, &(struct kvc_expectation){.future = 1}, a->heads, e);
+}
+static enum kvc_status norms(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_output_norms(a->stage, a->lists, e);
+}
+static enum kvc_status no_future(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_prepare_series(a->stage, &(struct kvc_series){.rotary = KVC_ANY_ROTARY}, e);
+}
+static enum kvc_status odd_series(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_series_scores(a->stage, &(struct kvc_series){.rotary = 3, .future = 1}, false, a->lists, e);
+}
+static enum kvc_status series_heads(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_series_scores(a->stage, &(struct kvc_series){.rotary = KVC_ANY_ROTARY}, false, a->heads, e);
+}
+static enum kvc_status no_series(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_series_scores(a->stage, &(struct kvc_series){.rotary = KVC_ANY_ROTARY}, false, a->lists, e);
+}
+static enum kvc_status weigh(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_weigh(a->stage, &(struct kvc_keep){.tail = 4, .recent = INT64_MAX}, 1.0f, a->heads, a->lists, e);
+}
+static enum kvc_status plan_head(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_plan(a->stage, a->info->kv_heads, (const uint32_t[]){0}, 1, e);
+}
+static enum kvc_status plan_order(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_plan(a->stage, 0, (const uint32_t[]){3, 2}, 2, e);
+}
+static enum kvc_status no_plan(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_keep_planned(a->stage, e);
+}
+static enum kvc_status filled(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_ring_fuse(a->stage, 0, 2, 3, KVC_ROW_PROBABILITIES, KVC_FUSE_SUM, 0, a->lists, e);
+}
+static enum kvc_status view(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_view(a->stage, &(struct kvc_keep){.top = 3, .recent = INT64_MAX}, e);
+}
+static enum kvc_status prune(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_prune_tokens(a->stage, (const uint32_t[]){1, 0, ROWS - 1}, 3, e);
+}
+static enum kvc_status prune_last(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_prune_tokens(a->stage, (const uint32_t[]){0, 1}, 2, e);
+}
+
+/* Scores that the host writes are those that it reads. */
+static enum kvc_status write_read(const struct arguments *a, struct kvc_error *e) {
+    float to[ROWS], from[ROWS] = {0};
+    size_t count = 0;
+    for (int i = 0; i < ROWS; i++)
+        to[i] = (float)(i * 7 % 11);
+    assert_int_equal(kvc_stage_write_scores(a->stage, a->heads, a->info->heads - 1, to, ROWS, e), KVC_OK);
+    assert_int_equal(kvc_stage_read_any_scores(a->stage, a->heads, a->info->heads - 1, from, ROWS, &count, e), KVC_OK);
+    assert_int_equal(count, ROWS);
+    assert_memory_equal(from, to, sizeof to);
+    return kvc_stage_write_scores(a->stage, a->heads, a->info->heads, to, ROWS, e);
+}
+
+static const struct {
+    call_fn *call;
+    const char *says;
+    bool propagate; /* called in this stage, instead of the prompt stage */
+} calls[] = {{layer, "layer 1 was requested in layer 0: must not be higher", false},
+             {probe, "there is no probe", false},
+             {moments, "moments need scores per query head", false},
+             {group, "a group's sum needs scores per list", false},
+             {layer_sum, "a layer's sum needs scores per list", false},
+             {shares, "shares need scores per list", false},
+             {draw, "scores by keys and values are per list", false},
+             {kind, "scores of kind 99", false},
+             {lag, "partitions of 1 entries: must be at least 2", false},
+             {redundancy, "scores by keys and values are per list", false},
+             {chunks, "chunks of 0 entries: must be at least 1", false},
+             {leverage, "these scores are per list", false},
+             {mix, "these scores are per list", false},
+             {expected, "at least one future position", false},
+             {expected_heads, "expected attention is scored per list", false},
+             {norms, "need scores per query head", false},
+             {no_future, "at least one future position", false},
+             {odd_series, "3 rotated channels: must be even", false},
+             {series_heads, "scores by query statistics are per list", false},
+             {no_series, "none was prepared before the step", false},
+             {weigh, "scores are weighed per list", false},
+             {plan_head, "a plan of 1 indices for head", false},
+             {plan_order, "planned indices must ascend, up to 39", false},
+             {no_plan, "keep by a plan, but none was made", false},
+             {filled, "3 rows of a ring of 2 after 40 tokens", false},
+             {view, "by score", false},
+             {write_read, "must be below", false},
+             {prune, "prune to 3 rows: must be some of the turn's 40", true},
+             {prune_last, "prune to 2 rows: must be some of the turn's 40", true}};
+
+static size_t called;
+
+static enum kvc_status call(struct kvc_stage *stage, struct kvc_error *e) {
+    struct arguments a = {.stage = stage, .info = kvc_stage_info(stage)};
+    enum kvc_status status = kvc_stage_scores(stage, &a.lists, e);
+    if (status == KVC_OK)
+        status = kvc_stage_head_scores(stage, &a.heads, e);
+    return status == KVC_OK ? calls[called].call(&a, e) : status;
+}
+
+static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)values;
+    return calls[called].propagate ? KVC_OK : call(stage, e);
+}
+
+static enum kvc_status propagate(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)values;
+    return calls[called].propagate ? call(stage, e) : KVC_OK;
+}
+
+static uint32_t four(const struct kvc_values *values) {
+    (void)values;
+    return 4;
+}
+
+static const struct kvc_policy_class wrong = {.name = "wrong",
+                                              .summary = "calls functions of a stage with wrong arguments",
+                                              .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
+                                              .queries = four,
+                                              .columns = four,
+                                              .prompt = prompt,
+                                              .propagate = propagate};
+
+static void test_refused(void **state) {
+    (void)state;
+    struct kvc_session_options options;
+    kvc_session_defaults(&options);
+    options.policy = "wrong";
+    for (called = 0; called < sizeof calls / sizeof *calls; called++) {
+        struct kvc_session *session;
+        FINE(kvc_session_open(model, &options, &session, &error));
+        REFUSED(kvc_session_prompt(session, tokens, ROWS, NULL, NULL, &error), KVC_USAGE, calls[called].says);
+        assert_non_null(strstr(error.text, "policy wrong, layer 0"));
+        kvc_session_close(session);
+    }
+}
+
+static int set_up(void **state) {
+    (void)state;
+    if (open_whole(NULL, KVC_F16, "stage-arguments") != 0)
+        return -1;
+    FINE(kvc_engine_register(engine, &wrong, &error));
+    for (int i = 0; i < ROWS; i++)
+        tokens[i] = (int32_t)(i * 7919 % (int)kvc_model_info(model)->vocab);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused)};
+    return cmocka_run_group_tests(tests, set_up, close_whole);
+}
