@@ -19,7 +19,7 @@ says 'the magic number\nthe old sailor\nand then\n' -q
 cp "$work/out" "$work/wanted"
 says 'the magic number\nthe old sailor\n/policy full\nand then\n' -q
 same 'the same policy reads the same conversation'
-has_err() { that "$1" grep -q "$1" "$work/err"; }
+has_err() { that "$1" grep -q -e "$1" "$work/err"; }
 has_err 'reread the conversation'
 says "the magic number\nthe old sailor\n/save $work/talk\n/clear\nanother\n/load $work/talk\nand then\n" -q
 sed 3d "$work/out" >"$work/without" && cp "$work/without" "$work/out"
@@ -80,6 +80,13 @@ ok run -m "$demo" -p 'the red kettle' -n 3 --save "$work/plain" -q
 says "the magic number\n/load $work/plain\nthe red kettle\n" -q
 has_err 'holds no conversation'
 that 'and a new conversation begins' [ "$(wc -l <"$work/out")" = 2 ]
+
+# ---- a full context
+echo 'the red kettle' | kv chat -m "$demo" --chat-template-file "$work/template" --ctx 30 -n -1 --ignore-eos -q \
+    >"$work/out" 2>"$work/err"
+that 'a chat ends where its context is full' [ $? = 2 ]
+has_err '--ctx 30: the context is full; give a larger --ctx'
+that 'after the answer' [ "$(wc -w <"$work/out")" -gt 10 ]
 
 # ---- a terminal
 if command -v script >/dev/null && script -qec true /dev/null </dev/null >/dev/null 2>&1; then

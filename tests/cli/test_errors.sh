@@ -38,6 +38,15 @@ fails 2 'takes a whole number from 1' run -m "$demo" --chunk 0
 fails 2 'separated by commas' bench -m "$demo" --prompt 1,,2
 fails 2 'separated by commas' bench -m "$demo" --batch 0
 fails 2 'takes a size' info "$demo" --mem lots
+for size in 1T 1TiB 1tB; do
+    ok info "$demo" --prompt 100 --mem $size --json
+    that "$size is 2^40 bytes" [ "$(json memory)" = 1099511627776 ]
+done
+fails 2 'takes at most [0-9]* numbers' bench -m "$demo" --prompt "$(seq -s , 1 200)"
+fails 2 'the name is longer than 4095 bytes' run -m "$demo" -p x --trace "$(printf '%4096s' | tr ' ' x)"
+fails 2 'no model; give -m MODEL' serve
+ok run -qh
+has '^Usage: kvcull run'
 fails 2 'policy morphkv: budget=10: must be above window=32' run -m "$demo" -p x --kv snapkv:budget=64+morphkv:budget=10
 kv run -m "$demo" --backend vulkan >"$work/out" 2>"$work/err"
 that 'an unknown backend is refused with 2 or 4' [ $? -ge 2 ]

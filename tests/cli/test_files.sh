@@ -218,6 +218,13 @@ fails 2 'no rows after the prompt' replay --kv full --in "$work/dump.safetensors
 fails 3 'not a multiple' replay --kv full --in "$work/odd.safetensors"
 "$build/tests/cli/make_dump" "$work/gap.safetensors" 1 40 4 2 8 layers.2.q:40:4:8 || exit 1
 fails 3 'has layers.2.q, but no tensor layers.1.q' replay --kv full --in "$work/gap.safetensors"
+for tensors in 'q:39:4:8 k:40:2:8 v:40:2:8' 'q:40:4:8 k:40:1:8 v:40:2:8' 'q:40:4:8 k:40:2:8 v:40:2:4'; do
+    "$build/tests/cli/make_dump" "$work/gap.safetensors" 1 40 4 2 8 $(printf ' layers.1.%s' $tensors) || exit 1
+    fails 3 'layers.1..: has shape .*; must be \[40, [24], 8\]' replay --kv full --in "$work/gap.safetensors"
+done
+header='{"layers.0.q":{"dtype":"F32","shape":[1,4],"data_offsets":[0,16]}}'
+printf "\\$(printf %o ${#header})\0\0\0\0\0\0\0%s0123456789abcdef" "$header" >"$work/flat.safetensors"
+fails 3 'layers.0.q: has the wrong shape; it takes' replay --kv full --in "$work/flat.safetensors"
 fails 2 'is the same file as --out' replay --kv full --prompt 30 --in "$work/dump.safetensors" --out "$work/x" --attn "$work/x"
 
 # pseudo and probe rows that come with the dump; if they are missing or have the wrong shape, the message names them
@@ -280,6 +287,12 @@ that 'a line a token' [ "$(wc -l <"$work/out")" = 14 ]
 ok tokenize -m "$demo" -p "$words" --json
 that 'ids are numbers' [ "$(json tokens)" = '[13]' ]
 that 'pieces beside them' [ "$(json pieces)" = '[13]' ]
+ok tokenize -m "$demo" --decode "$ids" --json
+that 'the text of ids in JSON' [ "$(json tokens) $(json text)" = "[13] $words" ]
+ok tokenize -m "$demo" --decode "$ids" --pieces
+that 'the pieces of ids, below a heading' [ "$(wc -l <"$work/out")" = 14 ]
+ok tokenize -m "$vocabulary" --pieces "$(printf '\t\r\001\177\360\221\204\237')"
+for piece in '\\t' '\\r' '\\x01' '\\x7f' '\\x9f'; do has "$piece"; done
 ok tokenize -m "$demo" then the old
 that 'words are joined' [ "$(tr , '\n' <"$work/out" | wc -l)" = 4 ]
 
@@ -304,6 +317,14 @@ done
 echo then >"$work/two"
 ok perplexity -m "$demo" -f "$work/two" --json
 that 'of one token there is no standard error' [ "$(json results.0.scored) $(json results.0.standard_error)" = '1 null' ]
+ok perplexity -m "$demo" -f "$work/two"
+has '^full  *[0-9.]*  *-  *1 '
+ok perplexity -m "$work/q8_0.gguf" -f "$work/two" --ctx 100
+has '^math int8'
+fails 2 'windows of 1 tokens with a prompt of 0 leave no token' perplexity -m "$demo" -f "$work/text" --ctx 1
+fails 2 'windows of 97 tokens with a prompt of 97 leave no' perplexity -m "$demo" -f "$work/text" --prompt 97
+ok perplexity -m "$demo" -f "$work/text" --ctx 40 --windows 1 --json
+that 'one window where there are two' [ "$(json windows)" = 1 ]
 # Bytes are those of a whole window, not of the shorter one at the end: 300 tokens need ten blocks, 181 six.
 for i in 1 2 3 4 5; do cat "$work/text"; done >"$work/long"
 ok perplexity -m "$demo" -f "$work/long" --ctx 300 --json

@@ -95,6 +95,15 @@ has '^experts  *11 in each layer, 3 of them for a token: 65.3 KiB of the weights
 narrow
 ok info "$source/tests/data/golden/qwen3-moe" --json
 that 'experts as JSON' [ "$(json experts) $(json experts_used) $(json active_bytes)" = '11 3 66880' ]
+ok info "$source/tests/data/golden/qwen2-moe-dense"
+has '^layers  *5 of width 24, feed-forward 12, 38 in layers without experts$'
+has '^experts  *5 in 1 of 5 layers'
+ok info "$source/tests/data/golden/qwen3-next"
+has '^recurrent  *2 gated delta nets between these; a session keeps 8.75 KiB'
+ok info "$source/tests/data/golden/mistral-window"
+has '^sliding window  *7 tokens$'
+ok info "$demo" --math int16
+has '^in memory  *[0-9.]* MiB, of which [0-9.]* MiB are matrices in int16$'
 ok info "$demo" --json
 that 'a model without experts' [ "$(json experts) $(json active_parameters)" = '0 862592' ]
 ok info "$demo" --prompt 2048 --gen 100 --kv full --kv 'morphkv:budget=600,window=64,fusion=max,every=4' --mem 8G

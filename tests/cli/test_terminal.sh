@@ -87,6 +87,11 @@ keys C-b C-b C-b C-b Left BSpace && line "> cae$(printf '\314\201') ole" 4
 keys Delete && line '> ca ole' 4
 keys C-a && types 'Q' && line '> Qca ole' 3
 keys C-c
+types 'abc' && keys Left C-d && line '> ab' 4 # the other sequences of the cursor keys
+types "$(printf '\033OD')" && types 'X' && line '> aXb' 4
+types "$(printf '\033OH')" && types 'Y' && line '> YaXb' 3
+types "$(printf '\033OF\033OD\033OC')" && types 'Z' && line '> YaXbZ' 7
+keys C-c
 types '日本語日本語日本語日本語日本語日本語日本語' && line '本語' 4
 keys Home && types 'y' && line '日本語' 3 # a wide character does not fit into the last column
 keys Right Right BSpace && line '本語' 5
@@ -129,7 +134,7 @@ saved 'a block of quotation marks' '"three\nfour"'
 pastes 'five\r\nsix\n\nse\033ven\n' && line '  seven'
 keys BSpace && types '8' && keys Enter && shows 'cut after' && save
 saved 'what is pasted is one message, without control characters' '"five\nsix\n\nse'
-pastes 'nine\nten' && keys M-Enter && types '11' && keys C-p && types '0' && line '  11' 5
+pastes 'nine\rten' && keys M-Enter && types '11' && keys C-p && types '0' && line '  11' 5
 keys Enter && shows 'cut after' && save
 saved 'Alt-Enter begins a line' '"nine\nte0n\n11"'
 
@@ -147,6 +152,16 @@ shows "warning: --history $work/other: not a history"
 types '/policy' && keys Enter && shows '^full$'
 keys C-d && ends Ctrl-D
 that 'another file stays as it is' cmp -s "$work/other" "$work/kept"
+# Of a long history the end is read. What is kept of it replaces the file, which stays the user's alone.
+(umask 077 && awk 'BEGIN {
+    print "# messages typed in kvcull chat"
+    for (i = 1; i <= 2200; i++) printf "%d %8000s\n", i, "x"
+}' | tr ' ' x >"$work/long")
+sed -i '1s/.*/# messages typed in kvcull chat/; $s/.*/the last/' "$work/long"
+chat 60 20 --history "$work/long"
+keys Up && line '> the last' 10 && keys C-c C-d && ends Ctrl-D
+that 'the newest messages stay' [ "$(wc -l <"$work/long") $(sed -n 2p "$work/long" | cut -c 1-5)" = '1001 1201x' ]
+that 'for the user alone' [ "$(stat -c %a "$work/long")" = 600 ]
 lines_before=$(wc -l <"$XDG_STATE_HOME/kvcull/chat_history")
 chat 60 20 --history "''"
 types '/policy' && keys Enter && shows '^full$' && keys C-d && ends Ctrl-D
