@@ -128,8 +128,11 @@ build() {
     rm -rf "$work/$name/build" "$work/$name/root"
     mkdir -p "$work/$name/build"
     cd "$work/$name/build"
+    # zig links no code that runs a library's exit handlers, such as that of CUDA's runtime, when the library is closed:
+    # nodelete keeps it open until the process ends.
     quietly "$name-configure" "$tree/configure" --host="$host" --prefix=/usr --enable-relocatable \
-        --with-static-deps="$work/$name/libraries" --with-server=yes --with-markdown=no --with-mpi=no --with-opencl=yes LDFLAGS=-Wl,-s "$@"
+        --with-static-deps="$work/$name/libraries" --with-server=yes --with-markdown=no --with-mpi=no --with-opencl=yes \
+        LDFLAGS=-Wl,-s,-z,nodelete "$@"
     quietly "$name-build" make -j"$(nproc 2>/dev/null || echo 2)"
     quietly "$name-install" make install DESTDIR="$work/$name/root"
     cd "$work"

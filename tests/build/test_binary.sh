@@ -1,13 +1,14 @@
 #!/bin/sh
 # The binary files of a release need only the C library, of glibc 2.28 at most, and compute the stored hashes: the tarballs
-# in roots with only the C library, the static program in an empty one, the wheel in a new virtual environment without a
-# compiler. Tests those files that `make binary` has written to release/.
+# in roots with only the C library, the static program in an empty one, the wheel in one with only Python. The pack for a
+# GPU runs with bash and the usual tools. Tests those files that `make binary` has written to release/.
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 version=$(sed -n 's/^#define KVC_VERSION "\(.*\)".*/\1/p' "$source/include/kvcull.h")
 release=$build/release
 ls "$release"/kvcull-*-linux-*.tar.xz >"$work/out" 2>&1 || { echo 'elsewhere: ./dev check --binary runs this'; exit 77; }
-unset KVCULL_DATA
+unset KVCULL_DATA KVCULL_PLUGINS LD_LIBRARY_PATH # only what is in the files is used
+program=$build/kvcull
 most=$((25 * 1024 * 1024))
 
 # lacks NAME REASON
@@ -54,13 +55,20 @@ root() {
     done
 }
 
-# within ROOT COMMAND...: runs the command with that folder as root, and /proc, from which the loader learns where a
-# program is.
+# needed FILE...: prints the libraries of this machine that these programs and libraries need.
+needed() { ldd "$@" 2>/dev/null | grep -oE '(=> |^[[:space:]])/[^ ]+' | sed 's|^[^/]*||' | grep -v "^$work" | sort -u; }
+
+# within ROOT COMMAND...: runs the command with that folder as root, /proc, from which the loader learns where a program
+# is, and the folders in $bound.
+bound=
+export bound
 within() {
     new=$work/$1
     shift
+    for folder in $bound; do mkdir -p "$new$folder"; done
     # shellcheck disable=SC2016
-    unshare $own sh -c 'mount --rbind /proc "$0/proc" && exec chroot "$0" "$@"' "$new" "$@" >"$work/out" 2>"$work/err" </dev/null
+    unshare $own sh -c 'for folder in /proc $bound; do mount --rbind "$folder" "$0$folder" || exit 99; done
+        exec chroot "$0" "$@"' "$new" "$@" >"$work/out" 2>"$work/err" </dev/null
     status=$?
 }
 if [ "$(id -u)" = 0 ]; then own=-m; else own=-rm; fi
@@ -82,6 +90,31 @@ runs() {
     that "$1: it chooses an instruction set" [ "$(awk '$1 == "cpu" { print $NF }' "$work/out")" = "$("$program" info backends | awk '$1 == "cpu" { print $NF }')" ]
 }
 
+# packs: the pack that tools/gpu-pack makes of the tarball runs on the CPU, where there is bash and what it calls.
+packs() {
+    "$source/tools/gpu-pack" --from "$release/kvcull-$version-linux-x86_64.tar.xz" "$work/tools/pack" >"$work/out" 2>"$work/err"
+    that 'a pack for a GPU is made' [ $? = 0 ]
+    that 'the pack: at most 30 MB' [ "$(du -sk "$work/tools/pack" | cut -f 1)" -le $((30 * 1024)) ]
+    tools=$(for tool in awk bash cat cmp cp date df dirname env grep head mkdir mktemp rm sed seq sh sort tail timeout tr uname wc; do
+        command -v $tool
+    done)
+    mkdir -p "$work/tools/usr/bin" && ln -s usr/bin "$work/tools/bin"
+    # shellcheck disable=SC2046,SC2086
+    root tools $tools $(needed $tools "$work/x86_64/bin/kvcull")
+    within tools /pack/gpu-check --try cpu bin/kvcull
+    that 'the pack: all parts are done' [ "$status $(grep -c ': done, [0-9]* s$' "$work/out")" = '0 17' ]
+}
+
+# plugs: with the plug-in of tools/mpi_plugin.sh two processes compute the stored hash.
+plugs() {
+    if [ -z "${MPIRUN-}" ]; then lacks 'several processes' 'no mpirun'; return; fi
+    MPICC=$(echo "$MPIRUN" | sed 's/mpirun/mpicc/') sh "$source/tools/mpi_plugin.sh" "$work/x86_64" >"$work/out" 2>"$work/err"
+    that 'a plug-in for MPI is made' [ $? = 0 ]
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 TMPDIR=/tmp timeout 100 \
+        "$MPIRUN" -n 2 "$work/x86_64/bin/kvcull" verify --against stored --only methods --kv snapkv:budget=66 -q >"$work/out" 2>"$work/err"
+    that 'two processes have the stored hash' [ $? = 0 ]
+}
+
 if unpacked x86_64; then
     modest x86_64
     if [ "$(uname -m)" != x86_64 ]; then
@@ -99,8 +132,10 @@ if unpacked x86_64; then
         if PATH=$PATH:/usr/local/cuda/bin command -v nvcc >/dev/null; then # as tools/binary.sh looks for it
             within bare /x86_64/bin/kvcull info backends
             has '^cuda  *no .*driver is missing'
+            packs
         fi
     fi
+    plugs
 fi
 if unpacked x86_64-static; then
     readelf -dW "$work/x86_64-static/bin/kvcull" | grep NEEDED >"$work/out"
@@ -124,24 +159,30 @@ if unpacked aarch64; then
     fi
 fi
 
-# The wheel, with only the virtual environment in the path.
+# The wheel, in a root with only Python, cffi and numpy.
 wheel=$release/kvcull-$version-py3-none-manylinux_2_28_$(uname -m).whl
 python=${PYTHON:-python3}
 if [ ! -e "$wheel" ]; then
     lacks wheel "no $wheel"
-elif ! "$python" -m venv "$work/venv" >"$work/out" 2>&1; then
+elif ! may_change_root; then
+    lacks wheel 'needs root, or unshare -rm'
+elif ! "$python" -m venv --copies "$work/venv" >"$work/out" 2>&1; then
     lacks wheel "$python makes no virtual environment"
-elif ! PATH=$work/venv/bin "$work/venv/bin/pip" --disable-pip-version-check --retries 1 --timeout 20 install -q cffi numpy >"$work/out" 2>&1; then
+elif ! "$work/venv/bin/python" -m pip install -q --retries 1 --timeout 20 --only-binary :all: cffi numpy >"$work/out" 2>&1; then
     lacks wheel 'pip does not bring cffi and numpy'
 else
-    PATH=$work/venv/bin "$work/venv/bin/pip" --disable-pip-version-check install -q --no-index "$wheel" >"$work/out" 2>"$work/err"
-    that 'the wheel installs' [ $? = 0 ]
-    cd "$work/venv" || exit 99
-    PATH=$work/venv/bin "$work/venv/bin/python" -m kvcull demo >"$work/out" 2>"$work/err"
-    that 'python -m kvcull demo runs' [ $? = 0 ]
+    export PIP_DISABLE_PIP_VERSION_CHECK=1
+    cp "$wheel" "$work/venv"
+    library=$("$python" -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
+    # shellcheck disable=SC2046
+    root python $(needed "$work/venv/bin/python" $(find "$library" "$work/venv" -name '*.so*'))
+    bound="$library $work/venv"
+    within python "$work/venv/bin/python" -m pip install -q --no-index "$work/venv/${wheel##*/}"
+    that 'the wheel installs' [ $status = 0 ]
+    within python "$work/venv/bin/python" -m kvcull demo
+    that 'python -m kvcull demo runs' [ $status = 0 ]
     has '^full  *04 82 '
     has '^snapkv:budget=64  *04 82 '
-    cd - >/dev/null || exit 99
 fi
 [ $((passed + failed)) != 0 ] || exit 77
 finish
