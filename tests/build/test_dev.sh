@@ -1,7 +1,8 @@
 #!/bin/sh
 # ./dev check cannot be green without having run: jobs and tests that are cut, that never start, that leave no result or
 # that count nothing fail it by name; skips give their reasons; the slowest tests are printed; the faults of
-# tests/mutants/list.txt can be put into the tree. With jobs and a makefile made up here.
+# tests/mutants/list.txt can be put into the tree; --coverage finds what is not reached. With jobs and a makefile made up
+# here.
 command -v bash >/dev/null && command -v timeout >/dev/null || { echo 'no bash or no timeout'; exit 77; }
 top=$(cd "$top_srcdir" && pwd) && work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
@@ -96,6 +97,29 @@ that 'a status is kept' [ $? = 77 ]
         ls "$test" "$test.c" >/dev/null 2>&1 || [ -e "$test" ] || [ -e "$test.c" ] || echo "$name: no $test"
     done') >"$work/out" 2>&1
 that 'faults have their places' [ ! -s "$work/out" ]
+
+# What tests never reach: a function, a line and a branch of a file made up here.
+if command -v gcc >/dev/null && command -v gcov >/dev/null && command -v python3 >/dev/null; then
+    mkdir -p "$work/never/core" "$work/never/build/core"
+    cat >"$work/never/core/some.c" <<'END'
+int unused(int a) { return a; }
+static int sign(int a) {
+    if (a < 0)
+        return -1;
+    return a > 0 || a == 0;
+}
+int main(void) { return sign(1) - 1; }
+END
+    (cd "$work/never/build" && gcc -Og --coverage -c ../core/some.c -o core/some.o && gcc --coverage core/some.o -o some &&
+        ./some && cd .. && python3 "$top/tests/jobs/lib/never.py" build core) >"$work/out" 2>&1
+    that 'a function that is never entered is found' has '^core/some.c:1: never entered: unused$'
+    that 'a line that is never run' has '^core/some.c:4: never run: return -1;$'
+    that 'a branch that is never taken' has '^core/some.c:3: branches never taken, 1: if (a < 0)$'
+    that 'and nothing else' [ "$(grep -c '^core/some.c:' "$work/out")" = 3 ]
+    that 'the lines are counted' has '^    core: [0-9]* of [0-9]* lines run, [0-9.]* %$'
+else
+    echo 'skipped: no gcc, gcov or python3: what tests never reach'
+fi
 
 echo "[  PASSED  ] $passed test(s)."
 [ $failed = 0 ] || { echo "[  FAILED  ] $failed test(s)."; exit 1; }

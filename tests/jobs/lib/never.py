@@ -1,28 +1,87 @@
-"""never.py BUILD FOLDER... - prints "FILE:LINE: FUNCTION" for each function of these folders that no run of BUILD has
-entered. BUILD was compiled by gcc with --coverage; its folder must be one level below the sources' folder or deeper."""
+"""never.py BUILD FOLDER... - prints what no run of BUILD has reached in the sources of these folders: functions that
+were never entered and, in the others, lines that were never run and branches that were never taken. BUILD was compiled
+by gcc with --coverage; its folder must be one level below the sources' folder or deeper. A header's line counts as
+reached if it was in any of the files that include it. Standard error gets a line of numbers for each folder."""
 import json
 import os
 import subprocess
 import sys
 
-build, folders = os.path.abspath(sys.argv[1]), sys.argv[2:]
-entered, where = {}, {}
-for folder in folders:
-    for at, _, names in os.walk(os.path.join(build, folder)):
-        notes = [os.path.join(at, name) for name in names if name.endswith(".gcno")]
-        if not notes:
-            continue
-        said = subprocess.run(["gcov", "--json-format", "--stdout", *notes], cwd=build, check=True, capture_output=True,
-                              text=True).stdout
+AT_ONCE = 20  # files for each run of gcov
+
+
+def reports(build, folder):
+    """Yields gcov's report of each source file of a folder, from each object that contains some of it."""
+    notes = [os.path.join(at, name) for at, _, names in os.walk(os.path.join(build, folder)) for name in sorted(names)
+             if name.endswith(".gcno")]
+    for i in range(0, len(notes), AT_ONCE):
+        said = subprocess.run(["gcov", "--json-format", "--stdout", "--branch-probabilities", *notes[i:i + AT_ONCE]],
+                              cwd=build, check=True, stdout=subprocess.PIPE, text=True).stdout
         for line in said.splitlines():
-            for file in json.loads(line)["files"]:
-                path = os.path.relpath(os.path.join(build, file["file"]))
-                if not path.endswith(".c") or not path.startswith(tuple(folders)):
-                    continue
-                for function in file["functions"]:
-                    key = path, function["name"]
-                    entered[key] = entered.get(key, 0) + function["execution_count"]
-                    where[key] = function["start_line"]
-for (path, name), count in sorted(entered.items()):
-    if count == 0:
-        print(f"{path}:{where[path, name]}: {name}")
+            yield from json.loads(line)["files"]
+
+
+class File:
+    """The counts of one source file, added up over the objects that contain it."""
+
+    def __init__(self, path):
+        with open(path, encoding="utf-8") as file:
+            self.text = file.read().split("\n")
+        self.lines = {}  # number: how often it was run
+        self.branches = {}  # number: for each number of branches that an object has there, how often each was taken
+        self.functions = {}  # first and last line: how often it was entered, a name
+
+    def add(self, report):
+        for function in report["functions"]:
+            entered = self.functions.setdefault((function["start_line"], function["end_line"]), [0, function["name"]])
+            entered[0] += function["execution_count"]
+        for line in report["lines"]:
+            number = line["line_number"]
+            if "KVC_ASSERT" in self.text[number - 1]:  # no test makes an invariant false
+                continue
+            self.lines[number] = self.lines.get(number, 0) + line["count"]
+            taken = [branch["count"] for branch in line["branches"]]
+            if taken:
+                sums = self.branches.setdefault(number, {}).setdefault(len(taken), [0] * len(taken))
+                for i, count in enumerate(taken):
+                    sums[i] += count
+
+    def never(self):
+        """Returns (line, what) of all that was never reached, and the numbers of lines that were and were not run."""
+        found, dead = [], set()
+        for (first, last), (entered, name) in self.functions.items():
+            if entered == 0:
+                found.append((first, f"never entered: {name}"))
+                dead.update(range(first, last + 1))
+        before = None
+        for number in sorted(self.lines):
+            if self.lines[number] == 0 and number not in dead:
+                if before is None or number > before + 1:
+                    found.append((number, f"never run: {self.text[number - 1].strip()}"))
+                before = number
+            missed = [sum(count == 0 for count in taken) for taken in self.branches.get(number, {}).values()]
+            if self.lines[number] and missed and min(missed):
+                found.append((number, f"branches never taken, {min(missed)}: {self.text[number - 1].strip()}"))
+        run = sum(count > 0 for count in self.lines.values())
+        return sorted(found), run, len(self.lines) - run
+
+
+def main(build, folders):
+    build = os.path.abspath(build)
+    for folder in folders:
+        files = {}
+        for report in reports(build, folder):
+            path = os.path.relpath(os.path.join(build, report["file"]))
+            if path.startswith(folder + "/"):
+                files.setdefault(path, File(path)).add(report)
+        run = missed = 0
+        for path in sorted(files):
+            found, lines_run, lines_missed = files[path].never()
+            run, missed = run + lines_run, missed + lines_missed
+            for line, what in found:
+                print(f"{path}:{line}: {what}")
+        print(f"    {folder}: {run} of {run + missed} lines run, {100 * run / (run + missed):.1f} %", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
