@@ -214,14 +214,14 @@ bool oracle_select(const struct moment *m, uint32_t h, bool *read, float *alpha,
     const struct select_plan *plan = given;
     const struct head *head = &m->heads[h];
     const struct sizes sizes = sizes_of(m, plan);
-    const uint32_t group = m->t->heads / m->t->lists, d = m->t->d;
+    const uint32_t group = m->t->heads / m->t->lists, d = m->t->d, window = oracle_window(m->t, m->layer);
     const bool pages = plan->method != TOPK && plan->method != SPARQ;
     const float *q = q_row(m->t, m->layer, m->now - 1) + (size_t)h * group * d;
     struct places *p = calloc(1, sizeof *p);
     uint32_t at[512];
     assert_non_null(p);
     for (uint32_t j = 0; j < head->count; j++)
-        if (!head->entries[j].hidden) {
+        if (!head->entries[j].hidden && !(window && (uint32_t)head->entries[j].position + window < m->now)) {
             assert_true(p->count < 512);
             at[p->count] = j;
             p->entry[p->count++] = &head->entries[j];

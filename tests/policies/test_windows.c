@@ -1,6 +1,7 @@
 /* test_windows.c - methods in layers with a sliding window against their oracles: expired entries are removed before a
  * method chooses, and in whole tiles if no method does (rule 16 of docs/reference/methods.md). */
 #include "tests/check.h"
+#include "tests/oracle/select.h"
 #include "tests/oracle/side_by_side.h"
 
 #include <setjmp.h>
@@ -54,7 +55,58 @@ static void test_methods(void **state) {
         }
 }
 
+/* tova:per=group by rule 16: the newest query's probabilities are those of all that it sees; then the entries leave
+ * that no later row sees, and of the others the best stay. */
+static void tova(const struct moment *m, const void *budget_given) {
+    const uint32_t budget = *(const uint32_t *)budget_given, lists = m->t->lists;
+    float score[8][150] = {{0}};
+    uint32_t before[8], most = 0;
+    assert_true(lists <= 8);
+    for (uint32_t h = 0; h < lists; h++) {
+        before[h] = m->heads[h].count;
+        most = before[h] > most ? before[h] : most;
+    }
+    if (seen_of(m->t, m->layer, most) <= budget)
+        return;
+    for (uint32_t h = 0; h < lists; h++)
+        group_row(m->t, &m->heads[h], m->layer, h, m->now - 1, before[h], false, score[h]);
+    if (oracle_window(m->t, m->layer))
+        remove_hidden(m->heads, m->t, m->layer, m->now);
+    for (uint32_t h = 0; h < lists; h++) {
+        const uint32_t n = m->heads[h].count;
+        bool candidate[150], kept[150] = {false};
+        for (uint32_t j = 0; j + 1 < n; j++)
+            candidate[j] = true;
+        candidate[n - 1] = !(kept[n - 1] = true);
+        if (n > budget) {
+            mark_top(score[h] + (before[h] - n), candidate, n, budget - 1, kept);
+            remove_unkept(&m->heads[h], kept);
+        }
+    }
+}
+
+/* Entries that expire before a method scores the others leave the list of entries that were read, too: many in the
+ * first step, before which no method evicted. */
+static void test_reads(void **state) {
+    (void)state;
+    static const uint32_t windows[LAYERS] = {40, 0, 31, 20}, budget = 14;
+    static const struct turn turns[] = {{70, 30}, {9, 20}};
+    const struct select_plan topk = {TOPK, .budget = 9, .step = tova, .step_plan = &budget};
+    for (int kind = 0; kind < HUGE_SCORES; kind++) { /* scores of 0 would tie with those of hidden entries */
+        struct tensors t = make_tensors((enum kind)kind, (uint32_t)kind + 1, LAYERS, 4, 2, 8, 129);
+        t.windows = windows;
+        side_run_turns(&t, turns, 2,
+                       &(struct side){.spec = "tova:budget=14,per=group,stages=decode+topk:budget=9",
+                                      .prompt = select_prompt,
+                                      .step = select_step,
+                                      .plan = &topk,
+                                      .select = oracle_select,
+                                      .type = KVC_F16});
+        free_tensors(&t);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods), cmocka_unit_test(test_reads)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }

@@ -16,8 +16,10 @@ def reports(build, folder):
              if name.endswith(".gcno")]
     for i in range(0, len(notes), AT_ONCE):
         said = subprocess.run(["gcov", "--json-format", "--stdout", "--branch-probabilities", *notes[i:i + AT_ONCE]],
-                              cwd=build, check=True, stdout=subprocess.PIPE, text=True).stdout
-        for line in said.splitlines():
+                              cwd=build, check=False, capture_output=True, text=True)
+        if said.returncode:  # counts of another build
+            sys.exit(said.stderr)
+        for line in said.stdout.splitlines():
             yield from json.loads(line)["files"]
 
 
