@@ -97,12 +97,12 @@ static size_t held_after(const char *policy, const int32_t *given, size_t count,
 
 /* dapq keeps the same as snapkv does when the pseudo tokens are part of the prompt, at its end, and form snapkv's
  * window. */
-static void same_as_written(const char *options, const int32_t *pseudo, size_t m) {
+static void same_as_written_with(const char *other, const char *options, const int32_t *pseudo, size_t m) {
     enum { N = 120, B = 30 };
     int32_t given[N + 64], kept[PROMPT + 64], expected[PROMPT + 64];
     char dapq[460], snapkv[80];
-    snprintf(dapq, sizeof dapq, "dapq:budget=%d,kernel=3,pseudo=%zu,%s", B, m, options);
-    snprintf(snapkv, sizeof snapkv, "snapkv:budget=%zu,kernel=3,window=%zu", B + m, m);
+    snprintf(dapq, sizeof dapq, "dapq:budget=%d,kernel=3,pseudo=%zu,%s%s", B, m, options, other);
+    snprintf(snapkv, sizeof snapkv, "snapkv:budget=%zu,kernel=3,window=%zu%s", B + m, m, other);
     memcpy(given, tokens, N * sizeof *given);
     memcpy(given + N, pseudo, m * sizeof *given);
     for (uint32_t l = 0; l < kvc_model_info(model)->layers; l++) {
@@ -111,6 +111,35 @@ static void same_as_written(const char *options, const int32_t *pseudo, size_t m
         if (memcmp(kept, expected, B * sizeof *kept))
             fail_msg("%s, layer %u: other entries than with the tokens written after the prompt", dapq, l);
     }
+}
+
+static void same_as_written(const char *options, const int32_t *pseudo, size_t m) {
+    same_as_written_with("", options, pseudo, m);
+}
+
+/* A policy whose layers above the first one compute every other row of a prompt's first 120, and those after them. */
+static enum kvc_status thin_propagate(struct kvc_stage *stage, const struct kvc_values *values,
+                                      struct kvc_error *failure) {
+    const uint32_t turn = (uint32_t)kvc_stage_info(stage)->turn;
+    uint32_t rows[PROMPT], count = 0;
+    (void)values;
+    if (kvc_stage_info(stage)->layer != 0)
+        return KVC_OK;
+    for (uint32_t row = 0; row < turn; row++)
+        if (row % 2 == 0 || row >= 119)
+            rows[count++] = row;
+    return kvc_stage_prune_tokens(stage, rows, count, failure);
+}
+static const struct kvc_policy_class thin = {.name = "thin",
+                                             .summary = "fewer rows above the first layer",
+                                             .stages = KVC_STAGE_PROPAGATE,
+                                             .propagate = thin_propagate};
+
+/* Rows that a method leaves out in the layers above do not change what the pseudo tokens choose from the others. */
+static void test_fewer_rows(void **state) {
+    (void)state;
+    same_as_written_with("+thin", "content=tail", tokens + 120 - 6, 6);
+    same_as_written_with("+thin", "content=tail", tokens + 120 - 17, 17);
 }
 
 /* A policy that removes the tokens decoded after the first prompt. After a second prompt it keeps entries by the mass
@@ -334,6 +363,7 @@ static int set_up(void **state) {
     if (open_whole(NULL, KVC_F32, "dapq") != 0)
         return -1;
     FINE(kvc_engine_register(engine, &afar, &error));
+    FINE(kvc_engine_register(engine, &thin, &error));
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         random = random * 6364136223846793005u + 1442695040888963407u;
         tokens[i] = (int32_t)((random >> 33) % kvc_model_info(model)->vocab);
@@ -345,6 +375,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_leaves_nothing), cmocka_unit_test(test_content),
                                        cmocka_unit_test(test_draft),          cmocka_unit_test(test_estimate),
                                        cmocka_unit_test(test_random),         cmocka_unit_test(test_offset),
-                                       cmocka_unit_test(test_probe_position)};
+                                       cmocka_unit_test(test_probe_position), cmocka_unit_test(test_fewer_rows)};
     return cmocka_run_group_tests(tests, set_up, close_whole);
 }
