@@ -8,11 +8,12 @@ check_coverage() {
     build_in build/coverage CC=gcc 'CFLAGS=-Og --coverage'
     find build/coverage -name '*.gcda' -delete
     python_packages
-    # Tests of the tree, the build, the tools and devices run nothing of these folders that others do not.
+    # Tests of the tree, the build and devices run nothing of these folders that others do not.
     only=$(make -s --no-print-directory -C build/coverage list-tests |
-        grep -v '^tests/\(build\|tools\|real\)/\|^tests/backends/.*\(opencl\|cuda\)\|/test_install\|/test_page')
+        grep -v '^tests/\(build\|real\)/\|^tests/backends/.*\(opencl\|cuda\)\|/test_install')
     # Programs whose files may not grow cannot write their counts either, and must not say so among their own errors.
-    settings="GCOV_ERROR_FILE=$PWD/build/coverage/gcov.log" limit=3000 run_tests coverage build/coverage
+    settings="GCOV_ERROR_FILE=$PWD/build/coverage/gcov.log KVCULL_TEST_SIGNAL=TERM" limit=3000 \
+        run_tests coverage build/coverage
     # shellcheck disable=SC2086
     python3 tests/jobs/lib/never.py build/coverage $folders >$never || exit 4
     say "$(wc -l <$never) places that these tests never reach: $PWD/$never"

@@ -4,8 +4,9 @@ not_in_valgrind
 python=${KVCULL_PYTHON-python3}
 command -v "$python" >/dev/null 2>&1 || { echo 'no python3'; exit 77; }
 servers=
-# Waits silently: bash reports a killed server, and ./dev would take that line for the reason of a skipped test.
-trap 'for pid in $servers; do { kill -9 "$pid"; wait "$pid"; } 2>/dev/null; done; chmod -R u+rwx "$work" 2>/dev/null; rm -rf "$work"' EXIT
+# Waits silently: bash reports a killed server, and ./dev would take that line for the reason of a skipped test. Servers
+# that end by themselves (KVCULL_TEST_SIGNAL=TERM) write what ./dev check --coverage counts.
+trap 'for pid in $servers; do { kill -"${KVCULL_TEST_SIGNAL-KILL}" "$pid"; wait "$pid"; } 2>/dev/null; done; chmod -R u+rwx "$work" 2>/dev/null; rm -rf "$work"' EXIT
 PYTHONDONTWRITEBYTECODE=1
 export PYTHONDONTWRITEBYTECODE
 
