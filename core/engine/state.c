@@ -16,10 +16,12 @@
 #define SURPLUS_LAID_OUT 4096u /* limit of the free slots that a file may request for methods */
 
 enum kvc_status kvc_state_check(const struct kvc_session *session, const char *what, struct kvc_error *error) {
-    if (session->failed)
-        return kvc_fail(error, KVC_USAGE, "%s: an earlier prompt or step of the session failed; close it", what);
-    if (session->in_prompt || session->busy)
-        return kvc_fail(error, KVC_USAGE, "%s: the session is within a prompt or step", what);
+    if (session->failed) /* a session counts as failed while its prompt runs */
+        return kvc_fail(
+            error, KVC_USAGE,
+            "%s: the session is within a prompt, or an earlier prompt or step of the session failed; close it", what);
+    if (session->busy)
+        return kvc_fail(error, KVC_USAGE, "%s: the session is within a step", what);
     return KVC_OK;
 }
 

@@ -25,6 +25,10 @@ ok bench -m "$demo" --kv adakv:budget=40 --kv cake:budget=120+duo:file=every-oth
     --prompt 255 --gen 4 --repeat 1 -q
 narrow
 
+ok bench -m "$demo" --kv full --kv window:budget=20 --prompt 30,40 --gen 2 --batch 1,2 --repeat 1 -q
+that 'prompts are apart in the table' [ "$(sed -n '/^Prefill/,/^Decode/p' "$work/out" | grep -c '^$')" = 2 ]
+narrow
+
 # Tables of operations. tests/core/test_measure.c looks at the rows of each.
 ok bench --table int8 --quick --json -q
 that 'the table' [ "$(json table)" = int8 ]

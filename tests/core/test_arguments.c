@@ -2,6 +2,7 @@
  * refused in one line that gives the valid values. */
 #include "kvcull/check.h"
 #include "kvcull/policy.h"
+#include "kvcull/saved.h"
 #include "tests/core/whole_fixture.h"
 
 #include <setjmp.h>
@@ -158,6 +159,21 @@ static void test_option_files(void **state) {
     }
 }
 
+/* A session cannot be copied or saved while its own prompt or step runs. */
+static int copy_within(void *user, uint64_t done, uint64_t total) {
+    struct kvc_session *copy;
+    (void)done, (void)total;
+    REFUSED(kvc_session_fork(user, &copy, &error), KVC_USAGE, "the session is within a prompt");
+    REFUSED(kvc_session_save(user, "none/none", NULL, &error), KVC_USAGE, "the session is within a prompt");
+    return 0;
+}
+
+static void copy_in_step(void *user, uint32_t layer, const float *output) {
+    struct kvc_session *copy;
+    (void)layer, (void)output;
+    REFUSED(kvc_session_fork(user, &copy, &error), KVC_USAGE, "the session is within a step");
+}
+
 /* What a session cannot do leaves it as it was. */
 static void test_sessions(void **state) {
     (void)state;
@@ -186,6 +202,10 @@ static void test_sessions(void **state) {
     REFUSED(kvc_session_reads(pair[0], 0, 0, positions, 4, &count, &error), KVC_USAGE, "without record_reads");
     kvc_session_stats(pair[0], &stats);
     assert_int_equal(stats.tokens, 4);
+    const struct kvc_prompt_options copies = {.progress = copy_within, .user = pair[0]};
+    FINE(kvc_session_prompt(pair[0], tokens, 3, &copies, NULL, &error));
+    FINE(kvc_session_watch(pair[0], copy_in_step, pair[0], &error));
+    FINE(kvc_decode(pair, tokens, 1, NULL, NULL, &error));
     kvc_session_close(pair[0]);
     kvc_session_close(pair[1]);
     kvc_model_close(same);

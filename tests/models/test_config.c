@@ -1,5 +1,6 @@
 /* test_config.c - model descriptions in folders: hostile or unsupported values give one clear line that names the key;
  * and the information about an opened model. */
+#include "models/config/shapes.h"
 #include "tests/models/config_checks.h"
 
 #include <jansson.h>
@@ -429,6 +430,28 @@ static void information(void **state) {
     kvc_engine_close(engine);
 }
 
+/* Every named shape is a model that can be run; the one with longrope has a factor for each pair of channels. */
+static void shapes_are_models(void **state) {
+    (void)state;
+    const char *name, *summary;
+    size_t factors = 0;
+    for (size_t i = 0; kvc_shape(i, &name, &summary); i++) {
+        struct kvc_config config;
+        assert_int_equal(kvc_shape_config(kvc_shape_find(name), &config, &error), KVC_OK);
+        assert_int_equal(kvc_config_complete(&config, true, name, &error), KVC_OK);
+        for (uint64_t f = 0; f < config.rope.long_count; f++, factors++)
+            assert_true(config.rope.short_factor[f] >= 1 && config.rope.long_factor[f] >= config.rope.short_factor[f]);
+        assert_int_equal(config.rope.short_count, config.rope.long_count);
+        assert_true(config.rope.kind != KVC_ROPE_LONGROPE || config.rope.long_count == config.head_size / 2);
+        kvc_config_free(&config);
+    }
+    assert_true(factors > 0 && !kvc_shape_find("nosuch"));
+    const struct kvc_shape nameless = {.name = "here", .hf = "nosuch"};
+    struct kvc_config config;
+    assert_int_equal(kvc_shape_config(&nameless, &config, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "shape here: there is no family nosuch"));
+}
+
 /* In GGUF files of Gemma's largest models the number of layers determines by what queries are scaled. */
 static void scales_of_wide_models(void **state) {
     (void)state;
@@ -465,11 +488,9 @@ static void scales_of_wide_models(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scales_of_wide_models),
-        cmocka_unit_test(bad_json_values_are_named),
-        cmocka_unit_test(files_that_are_no_config),
-        cmocka_unit_test(folders_that_do_not_fit),
-        cmocka_unit_test(information),
+        cmocka_unit_test(scales_of_wide_models),     cmocka_unit_test(shapes_are_models),
+        cmocka_unit_test(bad_json_values_are_named), cmocka_unit_test(files_that_are_no_config),
+        cmocka_unit_test(folders_that_do_not_fit),   cmocka_unit_test(information),
         cmocka_unit_test(converted_weights),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
