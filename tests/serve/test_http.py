@@ -147,6 +147,12 @@ def heads():
 
 
 @case
+def bodies_of_many_values():
+    status, _, data = server.send('POST', '/tokenize', '{"content":[' + '0,' * 2**20 + '0]}')
+    assert status == 400 and b'more than 1048576 values' in data, (status, data)
+
+
+@case
 def compressed_bodies():
     for coding in ('gzip', 'deflate', 'br', 'zstd', 'x', 'gzip, identity'):
         status, headers, data = server.send('POST', COMPLETIONS, gzip.compress(PROMPT), {'Content-Encoding': coding})
