@@ -17,8 +17,9 @@
 #define KVC_LOCAL             /* pointers to memory that a group shares */
 #define KVC_SHARED __shared__ /* variables that a group shares; only at the start of a kernel */
 #define KVC_DEVICE static __device__ __forceinline__
-#define KVC_APART static __device__ __attribute__((noinline)) /* so that a rare path costs callers no registers */
-#define KVC_BARRIER() __syncthreads()                         /* for the group's local and global memory */
+/* So that a rare path costs callers no registers. Not static: nvcc puts a hash of the folder into static names. */
+#define KVC_APART __device__ __attribute__((noinline))
+#define KVC_BARRIER() __syncthreads() /* for the group's local and global memory */
 #define KVC_LOCAL_ID() ((kvc_u32)threadIdx.x)
 #define KVC_GROUP_ID(i) ((kvc_u32)((i) == 0 ? blockIdx.x : (i) == 1 ? blockIdx.y : blockIdx.z))
 #define KVC_GLOBAL_ID() ((kvc_u64)blockIdx.x * blockDim.x + threadIdx.x)

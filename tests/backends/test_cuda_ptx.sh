@@ -72,6 +72,8 @@ for arch in $archs; do
     that "$arch: as the source says" [ ! -s "$work/out" ]
     that "$arch: every kernel" [ "$(sed -n 's/looked at \([0-9]*\) kernels.*/\1/p' "$work/err")" -ge 40 ]
     that "$arch: with fused multiply-adds" [ "$(sed -n 's/.*, \([0-9]*\) fused.*/\1/p' "$work/err")" -gt 0 ]
+    ! grep -q _INTERNAL_ "$work/ptx"
+    that "$arch: no name has a hash of the folder" [ $? = 0 ]
     [ -n "$nvdisasm" ] && sass "$arch" "$source/backends/cuda/kernels.cu" || continue
     that "$arch: as the source says, in SASS" [ ! -s "$work/out" ]
 done
