@@ -55,7 +55,7 @@ void kvc_measure_time_int8(struct kvc_measure *m, enum kvc_type type, uint32_t r
 struct kvc_int16_rows kvc_measure_int16_rows(struct kvc_measure *m, uint32_t rows, uint32_t K, struct kvc_span *x) {
     const size_t values = (size_t)rows * K;
     const struct kvc_int16_rows y = {.quant = kvc_measure_space(m, values * 2),
-                                     .scale = kvc_measure_space(m, values / 32 * 4)};
+                                     .scale = kvc_measure_space(m, rows * kvc_int16_blocks(K) * 4)};
     const struct kvc_span from = kvc_measure_values(m, values);
     if (m->status == KVC_OK)
         m->ops->quantize_rows_int16(m->device,
@@ -127,7 +127,7 @@ static void int8(struct kvc_measure *m, uint32_t variant) {
         kvc_measure_time_int8(m, type, rows, N, WIDE, true);
 }
 
-/* The same for weights of floats, with activations of 14 bits; also with eight rows, a batch of sequences. */
+/* The same for weights of floats, with activations of 15 bits; also with eight rows, a batch of sequences. */
 static void int16(struct kvc_measure *m, uint32_t variant) {
     static const enum kvc_type of[INT16_TYPES] = {KVC_F16, KVC_BF16, KVC_F32, KVC_FP8};
     static const uint32_t counts[INT16_ROWS] = {1, 8, MEASURE_ROWS};

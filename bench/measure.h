@@ -111,7 +111,7 @@ void kvc_measure_time_int8(struct kvc_measure *m, enum kvc_type type, uint32_t r
                            bool quantizing);
 /* Returns `rows` quantized rows. x (or NULL) receives the float rows. */
 struct kvc_int8_rows kvc_measure_int8_rows(struct kvc_measure *m, uint32_t rows, uint32_t K, struct kvc_span *x);
-/* The same for 14-bit activations. */
+/* The same for 15-bit activations. */
 void kvc_measure_time_int16(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint32_t K,
                             bool quantizing);
 struct kvc_int16_rows kvc_measure_int16_rows(struct kvc_measure *m, uint32_t rows, uint32_t K, struct kvc_span *x);

@@ -1,4 +1,4 @@
-/* ops_int8.c - measures linear layers of 8-bit and of 14-bit activations, with the same shapes as the float layers.
+/* ops_int8.c - measures linear layers of 8-bit and of 15-bit activations, with the same shapes as the float layers.
  * ops_experts.c measures those of experts. */
 #include "bench/measure.h"
 #include "core/base/types.h"
@@ -28,7 +28,8 @@ KVC_MEASURE(quantize_rows_int16, 1, variant) {
     struct kvc_span x;
     const struct kvc_int16_rows y = kvc_measure_int16_rows(m, MEASURE_ROWS, MEASURE_HIDDEN, &x);
     (void)variant;
-    kvc_measure_counts(m, values * 6 + values / 32 * 4, 3 * values, "%d x %d", MEASURE_ROWS, MEASURE_HIDDEN);
+    kvc_measure_counts(m, values * 6 + MEASURE_ROWS * kvc_int16_blocks(MEASURE_HIDDEN) * 4, 3 * values, "%d x %d",
+                       MEASURE_ROWS, MEASURE_HIDDEN);
     while (kvc_measure_again(m))
         m->ops->quantize_rows_int16(
             m->device, &(struct kvc_quantize_rows_int16){.y = y, .x = x, .rows = MEASURE_ROWS, .K = MEASURE_HIDDEN});

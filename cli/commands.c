@@ -128,7 +128,7 @@ const struct cli_command cli_commands[] = {
      "entries. gemm: F32 linear layers of 512 rows, beside those of --math "
      "fast. types, small-batch: linear layers of every type, and of 1 to 64 rows. linear-decode, linear-cached: one "
      "row, "
-     "with matrices in memory and in a cache. int8, int16: activations of 8 or 14 bits beside float. prompt needs a "
+     "with matrices in memory and in a cache. int8, int16: activations of 8 or 15 bits beside float. prompt needs a "
      "model: the time of "
      "each operation in a prefill of the first --prompt. With --threads 1 the tables after layer count processor time, "
      "so that other load disturbs less.",

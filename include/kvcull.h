@@ -41,7 +41,7 @@ extern "C" {
 /** Version of the arithmetic of KVC_MATH_INT8. It increases when any result with KVC_MATH_INT8 changes. */
 #define KVC_INT8_VERSION 2
 /** Version of the arithmetic of KVC_MATH_INT16. It increases when any result with KVC_MATH_INT16 changes. */
-#define KVC_INT16_VERSION 1
+#define KVC_INT16_VERSION 2
 /** Returns KVC_VERSION of the library in use, which may differ from the headers that a program was compiled with. */
 const char *kvc_version(void);
 
@@ -162,7 +162,7 @@ enum kvc_math {
                          attention over entries of integers (KVC_Q8_0, KVC_Q4_0, KVC_IQ4_NL, KVC_Q4H, KVC_Q5H, KVC_Q6H)
                          multiplies integers. Everything else as with FLOAT. The default of the program `kvcull` */
     KVC_MATH_INT16, /**< weights of floats (KVC_F32, KVC_F16, KVC_BF16, KVC_FP8) and their activations are multiplied as
-                         integers of 14 bits if the layer's inputs are a multiple of 32. Everything else as with FLOAT
+                         integers of 15 bits if the layer's inputs are a multiple of 32. Everything else as with FLOAT
                      */
     KVC_MATH_EXACT = KVC_MATH_FLOAT /**< the former name of FLOAT */
 };

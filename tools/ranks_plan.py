@@ -34,7 +34,7 @@ SHAPES = {'llama-3.2-1b': Model(16, 2048, 32, 8, 64, 8192, 128256),
           'llama-3.1-70b': Model(80, 8192, 64, 8, 128, 28672, 128256)}
 FLOAT, WORD, LENGTH, HEADER, OUTCOME, RETURN = 4, 8, 8, 16, 256, 16  # bytes, as in core/ranks and core/engine
 LOGIT_ROWS, ROWS_AS_WEIGHTS = 64, 16                                 # core/engine/runner.h, pipeline.c
-BLOCK, MANY_BLOCKS, ROWS_QUANTIZED = 32, 32, 16                  # core/ranks/split.[ch], core/engine/sharded.c
+BLOCK, INT16_BLOCK, MANY_BLOCKS, ROWS_QUANTIZED = 32, 256, 32, 16  # core/ranks/split.[ch], core/engine/sharded.c
 MEMORY = 1e10  # bytes per second between ranks of one machine
 MANY = 70  # sessions of check's larger steps: several pipeline groups, and logits in two pieces
 WHOLE_ATTENTION = ('olmo2', 'olmo3', 'qwen3_next', 'qwen3next', 'qwen3_5')
@@ -45,11 +45,16 @@ def fail(text):
     sys.exit(2)
 
 
-def layers_of(model, pipeline):
-    """Returns the number of layers in each stage (core/ranks/split.c)."""
+def shared_out(count, ranks):
+    """Returns each rank's part (core/ranks/split.c)."""
     def begin(r):
-        return r + ((model.layers - pipeline) * r + pipeline // 2) // pipeline
-    return [begin(r + 1) - begin(r) for r in range(pipeline)]
+        return r + ((count - ranks) * r + ranks // 2) // ranks
+    return [begin(r + 1) - begin(r) for r in range(ranks)]
+
+
+def layers_of(model, pipeline):
+    """Returns the number of layers in each stage."""
+    return shared_out(model.layers, pipeline)
 
 
 def pieces(count, size):
@@ -61,19 +66,22 @@ def gathered(model, tensor, rows):
     gathers: quants, scales and sums. Rows for int16 layers are two: quants and scales."""
     if tensor == 1:
         return []
-    def gather(n, in_blocks=False):
-        if model.math == 'int8' and in_blocks and rows >= ROWS_QUANTIZED:
-            return [rows * n, rows * n // 8, rows * n // 4]
-        if model.math == 'int16' and in_blocks and rows >= ROWS_QUANTIZED:
-            return [rows * n * 2, rows * n // 8]
-        return [FLOAT * rows * n]
+    block = {'int8': BLOCK, 'int16': INT16_BLOCK}.get(model.math)
 
-    def outputs(n, taken=False):
-        blocks = n // BLOCK if taken and n % BLOCK == 0 else 0
-        return gather(n, blocks and (blocks >= MANY_BLOCKS * tensor or blocks % tensor == 0)) if n >= 2 * tensor else []
-    wide = model.heads * model.head_size
-    return (gather(wide, wide // model.kv_heads % BLOCK == 0) + outputs(model.hidden) +
-            outputs(model.feed_forward, True) + outputs(model.hidden))
+    def gather(n, unit, units):
+        if not block or rows < ROWS_QUANTIZED or any(unit * part % block for part in units):
+            return [FLOAT * rows * n]
+        return [rows * n, rows * n // 8, rows * n // 4] if model.math == 'int8' else [rows * n * 2, rows * n // 64]
+
+    def outputs(n):
+        unit = BLOCK if n % BLOCK == 0 and n // BLOCK >= MANY_BLOCKS * tensor else 1
+        return gather(n, unit, shared_out(n // unit, tensor)) if n >= 2 * tensor else []
+
+    def floats(n):
+        return [FLOAT * rows * n] if n >= 2 * tensor else []
+    wide, heads = model.heads * model.head_size, model.kv_heads
+    return (gather(wide, wide // heads, shared_out(heads, min(tensor, heads))) + floats(model.hidden) +
+            outputs(model.feed_forward) + floats(model.hidden))
 
 
 def groups_of(rows, pipeline):

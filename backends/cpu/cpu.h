@@ -18,7 +18,7 @@ struct kvc_buffer {
     enum kvc_memory_kind kind;
 };
 
-/* A weight's numbers of fourteen bits, as rows of activations are stored. The experts' matrices lie one below the
+/* A weight's numbers of fifteen bits, as rows of activations are stored. The experts' matrices lie one below the
  * other. */
 struct kvc_int16_packed {
     kvc_i16 *quant; /* [outputs, inputs]; NULL: the weight is quantized whenever it is read */

@@ -1,4 +1,4 @@
-/* pack.c - weights of fourteen bits: allocates them, fills them on all threads, and frees them with their weight. */
+/* pack.c - weights of fifteen bits: allocates them, fills them on all threads, and frees them with their weight. */
 #include <stdlib.h>
 
 #include "backends/cpu/cpu.h"
@@ -19,7 +19,7 @@ static void pack_task(void *argument, size_t task, unsigned thread) {
 enum kvc_status kvc_cpu_weight_pack(struct kvc_device *device, struct kvc_weight *w, struct kvc_error *error) {
     struct kvc_cpu *cpu = (struct kvc_cpu *)device;
     const uint64_t rows = kvc_weight_rows(w), bytes = kvc_int16_bytes(rows, w->inputs);
-    KVC_ASSERT(w->inputs % KVC_INT16_BLOCK == 0 && (w->type < KVC_Q8_0 || w->type == KVC_FP8));
+    KVC_ASSERT(w->inputs % KVC_INT16_STEP == 0 && (w->type < KVC_Q8_0 || w->type == KVC_FP8));
     if (w->packed.quant || bytes == 0)
         return KVC_OK;
     w->packed.quant = kvc_host_alloc((size_t)bytes);

@@ -123,8 +123,7 @@ void kvc_cuda_linear_int16(struct kvc_device *device, const struct kvc_linear_in
         const uint64_t count = kvc_offload_piece_rows(w, i);
         struct kvc_launch many = kvc_cuda_own(KVC_CUDA_gemm_int16);
         KVC_PUSH(&many, kvc_cuda_data(args->y), kvc_cuda_data(args->x.quant), kvc_cuda_data(args->x.scale), w->piece[i],
-                 w->row_bytes, w->type, w->inputs / KVC_INT16_BLOCK, w->outputs, i * w->piece_rows, count,
-                 kvc_cuda_data(args->bias));
+                 w->row_bytes, w->type, w->inputs, w->outputs, i * w->piece_rows, count, kvc_cuda_data(args->bias));
         KVC_PUSH(&many, rows);
         kvc_launch_run(offload, &many, 256, round_up(count, 32) / 32, round_up(rows, 64) / 64, 1);
     }

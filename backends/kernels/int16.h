@@ -1,127 +1,182 @@
-/* int16.h - linear layers with activations and weights of fourteen bits: quantize_rows_int16, linear_int16,
- * expert_linear_int16. The work is divided as in int8.h. A work-item that needs a block of weights quantizes it; with
- * many rows a group shares the block. */
+/* int16.h - linear layers with activations and weights of fifteen bits: quantize_rows_int16, linear_int16,
+ * expert_linear_int16. On a GPU, a team of eight work-items shares each block of an output; on a CPU one work-item
+ * computes an output alone. Weights are quantized whenever they are read. For many rows on GPUs, a group computes a
+ * tile of rows and outputs through local memory, as in int8.h. */
 
-/* Reads 32 weights as floats and quantizes them. Returns their scale. */
-KVC_DEVICE float kvc_int16_weights(kvc_i16 *quant, kvc_u32 type, kvc_bytes w, kvc_u64 block) {
-    float value[KVC_INT16_BLOCK], inverse;
+#if KVC_WORKERS == 1
+#define KVC_INT16_TEAM 1u
+#else
+#define KVC_INT16_TEAM 8u
+#endif
+#define KVC_INT16_TEAMS (KVC_GROUP / KVC_INT16_TEAM)
+#define KVC_INT16_PART (KVC_INT16_BLOCK / KVC_INT16_TEAM) /* values of a block that a work-item has */
+#define KVC_INT16_BLOCKS_OF(K) (((K) + KVC_INT16_BLOCK - 1) / KVC_INT16_BLOCK)
+
+/* Returns how many values from k on belong to a part: a multiple of KVC_INT16_STEP, 0 beyond the end of the row. */
+KVC_DEVICE kvc_u32 kvc_int16_count(kvc_u64 k, kvc_u64 K) {
+    const kvc_u64 left = k < K ? K - k : 0;
+    return left < KVC_INT16_PART ? (kvc_u32)left : KVC_INT16_PART;
+}
+/* Loops i over a part's values. On GPUs the number of rounds is a constant, so that private arrays can be registers. */
+#define KVC_INT16_EACH(i, count)                                                                                       \
+    for (kvc_u32 i##_step = 0; i##_step < KVC_INT16_PART && i##_step < (count); i##_step += KVC_INT16_STEP)            \
+        for (kvc_u32 i = i##_step; i < i##_step + KVC_INT16_STEP; i++)
+
+/* Quantizes this work-item's part of a block, `count` values of a row from k on. Returns the block's scale. All
+ * work-items of a group must call it; the team shares the largest magnitudes of its parts. */
+KVC_DEVICE float kvc_int16_quantize(kvc_i16 *quant, kvc_u32 type, kvc_bytes row, kvc_u64 k, kvc_u32 count,
+                                    KVC_LOCAL kvc_u32 *tops) {
+    float value[KVC_INT16_PART], inverse;
     kvc_u32 top = 0;
-    for (kvc_u32 i = 0; i < KVC_INT16_BLOCK; i++) {
-        value[i] = kvc_dequantize_float(type, w, block * KVC_INT16_BLOCK + i);
+    KVC_INT16_EACH(i, count) {
+        value[i] = kvc_dequantize_float(type, row, k + i);
         top = kvc_int8_top(top, value[i]);
     }
+#if KVC_WORKERS > 1
+    tops[KVC_LOCAL_ID()] = top;
+    KVC_BARRIER();
+    for (kvc_u32 i = 0; i < KVC_INT16_TEAM; i++) {
+        const kvc_u32 other = tops[KVC_LOCAL_ID() / KVC_INT16_TEAM * KVC_INT16_TEAM + i];
+        top = top > other ? top : other;
+    }
+#endif
     inverse = kvc_int16_inverse(top);
-    for (kvc_u32 i = 0; i < KVC_INT16_BLOCK; i++)
-        quant[i] = kvc_int16_quant(value[i], inverse);
+    KVC_INT16_EACH(i, count) quant[i] = kvc_int16_quant(value[i], inverse);
     return kvc_int16_scale(top);
 }
 
-/* A work-item quantizes a block of 32 values. */
-KVC_KERNEL(quantize_rows_int16)
-(KVC_SPAN(kvc_u32, quant), KVC_SPAN(float, scale), KVC_SPAN(const float, x), kvc_u64 blocks) {
-    const kvc_u64 b = KVC_GLOBAL_ID();
-    KVC_GLOBAL const float *x = x_buffer + x_offset + b * KVC_INT16_BLOCK;
-    KVC_GLOBAL kvc_i16 *quant = (KVC_GLOBAL kvc_i16 *)(quant_buffer + quant_offset) + b * KVC_INT16_BLOCK;
-    kvc_u32 top = 0;
-    float inverse, value[KVC_INT16_BLOCK];
-    if (b >= blocks)
-        return;
-    for (kvc_u32 i = 0; i < KVC_INT16_BLOCK; i++)
-        value[i] = x[i];
-    for (kvc_u32 i = 0; i < KVC_INT16_BLOCK; i++)
-        top = kvc_int8_top(top, value[i]);
-    inverse = kvc_int16_inverse(top);
-    scale_buffer[scale_offset + b] = kvc_int16_scale(top);
-    for (kvc_u32 i = 0; i < KVC_INT16_BLOCK; i++)
-        quant[i] = kvc_int16_quant(value[i], inverse);
+/* A team quantizes a block. Grid: (blocks of all rows). */
+KVC_GROUP_KERNEL(quantize_rows_int16)
+(KVC_SPAN(kvc_u32, quant), KVC_SPAN(float, scale), KVC_SPAN(const float, x), kvc_u64 K, kvc_u64 rows) {
+    KVC_SHARED kvc_u32 tops[KVC_GROUP];
+    const kvc_u64 b = (kvc_u64)KVC_GROUP_ID(0) * KVC_INT16_TEAMS + KVC_LOCAL_ID() / KVC_INT16_TEAM;
+    const kvc_u64 blocks = KVC_INT16_BLOCKS_OF(K), row = b / blocks;
+    const kvc_u32 l = KVC_LOCAL_ID() % KVC_INT16_TEAM;
+    const kvc_u64 k = b % blocks * KVC_INT16_BLOCK + l * KVC_INT16_PART;
+    const kvc_u32 count = row < rows ? kvc_int16_count(k, K) : 0;
+    KVC_GLOBAL kvc_i16 *to = (KVC_GLOBAL kvc_i16 *)(quant_buffer + quant_offset) + row * K + k;
+    kvc_i16 quant[KVC_INT16_PART];
+    const float scale =
+        kvc_int16_quantize(quant, KVC_K_F32, (kvc_bytes)(x_buffer + x_offset + row * K), k, count, tops);
+    KVC_INT16_EACH(i, count) to[i] = quant[i];
+    if (count && l == 0)
+        scale_buffer[scale_offset + b] = scale;
 }
 
-/* Quantized rows of x with `blocks` blocks each. */
+/* Quantized rows of x. */
 struct kvc_int16_view {
     KVC_GLOBAL const kvc_i16 *quant;
     KVC_GLOBAL const float *scale;
-    kvc_u64 blocks;
+    kvc_u64 K, blocks;
 };
 
-/* Computes lane l of one output for rows 0 .. here - 1 of x, from the blocks l, l + 8, .. of each row. */
-KVC_DEVICE void kvc_int16_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w, const struct kvc_int16_view *x,
-                               kvc_u32 here) {
-    for (kvc_u32 r = 0; r < here; r++)
-        lane[r] = 0.0f;
-    for (kvc_u64 b = l; b < x->blocks; b += KVC_INT8_LANES) {
-        kvc_i16 quant[KVC_INT16_BLOCK];
-        const float scale = kvc_int16_weights(quant, type, w, b);
-        for (kvc_u32 r = 0; r < here; r++) {
-            KVC_GLOBAL const kvc_i16 *of_row = x->quant + (r * x->blocks + b) * KVC_INT16_BLOCK;
+/* Returns the sum of the products of a part, of which eight fit in 32 bits. */
+KVC_DEVICE kvc_i64 kvc_int16_dot(const kvc_i16 *w, KVC_GLOBAL const kvc_i16 *x, kvc_u32 count) {
+    kvc_i64 total = 0;
+    for (kvc_u32 step = 0; step < KVC_INT16_PART && step < count; step += KVC_INT16_STEP)
+        for (kvc_u32 j = step; j < step + KVC_INT16_STEP; j += 8) {
             kvc_i32 sum = 0;
-            for (kvc_u32 i = 0; i < KVC_INT16_BLOCK; i++)
-                sum += (kvc_i32)quant[i] * (kvc_i32)of_row[i];
-            lane[r] = kvc_int8_add(scale, x->scale[r * x->blocks + b], sum, lane[r]);
+            for (kvc_u32 i = j; i < j + 8; i++)
+                sum += (kvc_i32)w[i] * (kvc_i32)x[i];
+            total += sum;
         }
-    }
+    return total;
 }
 
 /* w holds rows first_row .. first_row + count - 1 of the matrix, or of all experts' matrices, one below the other. */
 #define KVC_INT16_ARGUMENTS                                                                                            \
     KVC_SPAN(float, y), KVC_SPAN(const kvc_u32, quant), KVC_SPAN(const float, scale), KVC_GLOBAL const kvc_u8 *w,      \
-        kvc_u64 row_bytes, kvc_u32 type, kvc_u64 blocks, kvc_u64 N, kvc_u64 first_row, kvc_u64 count,                  \
+        kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 N, kvc_u64 first_row, kvc_u64 count,                       \
         KVC_SPAN(const float, bias)
 #define KVC_INT16_VIEW(name, row)                                                                                      \
     struct kvc_int16_view name;                                                                                        \
-    name.quant = (KVC_GLOBAL const kvc_i16 *)(quant_buffer + quant_offset) + (kvc_u64)(row)*blocks * KVC_INT16_BLOCK;  \
-    name.scale = scale_buffer + scale_offset + (kvc_u64)(row)*blocks;                                                  \
-    name.blocks = blocks
+    name.K = K;                                                                                                        \
+    name.blocks = KVC_INT16_BLOCKS_OF(K);                                                                              \
+    name.quant = (KVC_GLOBAL const kvc_i16 *)(quant_buffer + quant_offset) + (kvc_u64)(row)*K;                         \
+    name.scale = scale_buffer + scale_offset + (kvc_u64)(row)*name.blocks
 
-/* Computes one output of rows 0 .. here - 1 of x, as kvc_int8_output does. */
+/* What the work-items of a group share: the largest magnitudes and the sums of their parts. */
+struct kvc_int16_team {
+    kvc_u32 tops[KVC_GROUP];
+    kvc_i64 sums[KVC_GROUP][KVC_INT8_ROWS];
+};
+
+/* Computes one output of rows 0 .. here - 1 of x from its weights w: y[r * N]. `mine` is false if the output does not
+ * exist. `bias` is 0 (NULL) or the output's bias. On GPUs, work-item l of the team adds up row l. */
 #if KVC_WORKERS == 1
 KVC_DEVICE void kvc_int16_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kvc_bytes w,
                                  const struct kvc_int16_view *x, KVC_GLOBAL const float *bias, kvc_u32 here, bool mine,
-                                 float *lanes, kvc_u32 most) {
-    for (kvc_u32 l = 0; l < KVC_INT8_LANES && mine; l++)
-        kvc_int16_lane(lanes + l * most, type, l, w, x, here);
-    if (mine)
-        kvc_int8_finish(y, N, bias, here, lanes, most);
+                                 KVC_LOCAL struct kvc_int16_team *team) {
+    float total[KVC_INT8_MANY];
+    for (kvc_u32 r = 0; r < here; r++)
+        total[r] = 0.0f;
+    for (kvc_u64 b = 0; b < x->blocks && mine; b++) {
+        const kvc_u64 k = b * KVC_INT16_BLOCK;
+        const kvc_u32 count = kvc_int16_count(k, x->K);
+        kvc_i16 quant[KVC_INT16_PART];
+        const float scale = kvc_int16_quantize(quant, type, w, k, count, team->tops);
+        for (kvc_u32 r = 0; r < here; r++)
+            total[r] = kvc_int16_add(scale, x->scale[r * x->blocks + b],
+                                     kvc_int16_dot(quant, x->quant + r * x->K + k, count), total[r]);
+    }
+    for (kvc_u32 r = 0; r < here && mine; r++)
+        y[r * N] = bias ? total[r] + *bias : total[r];
 }
 #else
 KVC_DEVICE void kvc_int16_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kvc_bytes w,
                                  const struct kvc_int16_view *x, KVC_GLOBAL const float *bias, kvc_u32 here, bool mine,
-                                 KVC_LOCAL float *lanes, kvc_u32 most) {
-    float lane[KVC_INT8_ROWS];
-    kvc_int16_lane(lane, type, KVC_LOCAL_ID() % KVC_INT8_LANES, w, x, here);
-    kvc_int8_finish(y, N, bias, here, mine, lane, lanes, most);
+                                 KVC_LOCAL struct kvc_int16_team *team) {
+    const kvc_u32 id = KVC_LOCAL_ID(), l = id % KVC_INT16_TEAM;
+    float total = 0.0f;
+    for (kvc_u64 b = 0; b < x->blocks; b++) {
+        const kvc_u64 k = b * KVC_INT16_BLOCK + l * KVC_INT16_PART;
+        const kvc_u32 count = kvc_int16_count(k, x->K);
+        kvc_i16 quant[KVC_INT16_PART];
+        const float scale = kvc_int16_quantize(quant, type, w, k, count, team->tops);
+        for (kvc_u32 r = 0; r < here; r++)
+            team->sums[id][r] = kvc_int16_dot(quant, x->quant + r * x->K + k, count);
+        KVC_BARRIER(); /* the sums are read before the next barrier, and the tops after it */
+        if (l < here) {
+            kvc_i64 sum = 0;
+            for (kvc_u32 i = 0; i < KVC_INT16_TEAM; i++)
+                sum += team->sums[id - l + i][l];
+            total = kvc_int16_add(scale, x->scale[l * x->blocks + b], sum, total);
+        }
+    }
+    if (l < here && mine)
+        y[l * N] = bias ? total + *bias : total;
 }
 #endif
 
 /* Grid: (blocks of outputs, blocks of rows). */
 KVC_GROUP_KERNEL(linear_int16)(KVC_INT16_ARGUMENTS, kvc_u64 rows) {
-    KVC_INT8_OPEN_LANES(KVC_INT8_ROWS);
+    KVC_SHARED struct kvc_int16_team team;
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_ROWS;
-    const kvc_u64 n = (kvc_u64)KVC_GROUP_ID(0) * KVC_INT8_TEAMS + KVC_LOCAL_ID() / KVC_INT8_LANES;
+    const kvc_u64 n = (kvc_u64)KVC_GROUP_ID(0) * KVC_INT16_TEAMS + KVC_LOCAL_ID() / KVC_INT16_TEAM;
     const kvc_u32 here = rows - row < KVC_INT8_ROWS ? (kvc_u32)(rows - row) : KVC_INT8_ROWS;
     const bool mine = n < count;
     KVC_INT16_VIEW(x, row);
     kvc_int16_output(y_buffer + y_offset + row * N + first_row + n, N, type, w + (mine ? n : 0) * row_bytes, &x,
-                     bias_buffer ? bias_buffer + bias_offset + first_row + n : 0, here, mine, lanes, KVC_INT8_ROWS);
+                     bias_buffer ? bias_buffer + bias_offset + first_row + n : 0, here, mine, &team);
 }
 
 /* Grid: (pairs * across), as for expert_linear_int8. */
 KVC_GROUP_KERNEL(expert_linear_int16)
 (KVC_INT16_ARGUMENTS, KVC_SPAN(const kvc_u32, first), kvc_u32 experts, kvc_u32 across) {
-    KVC_INT8_OPEN_LANES(KVC_INT8_ROWS);
+    KVC_SHARED struct kvc_int16_team team;
     const kvc_u32 pair = KVC_GROUP_ID(0) / across, block = KVC_GROUP_ID(0) % across;
     const kvc_u32 e = kvc_expert_of(first_buffer + first_offset, experts, pair);
     const kvc_u32 before = pair - first_buffer[first_offset + e];
     const kvc_u32 after = first_buffer[first_offset + e + 1] - pair,
                   here = after < KVC_INT8_ROWS ? after : KVC_INT8_ROWS;
-    const kvc_u64 n = (kvc_u64)block * KVC_INT8_TEAMS + KVC_LOCAL_ID() / KVC_INT8_LANES;
+    const kvc_u64 n = (kvc_u64)block * KVC_INT16_TEAMS + KVC_LOCAL_ID() / KVC_INT16_TEAM;
     const kvc_u64 at = (kvc_u64)e * N + n - first_row;
     const bool mine = n < N && at < count;
     KVC_INT16_VIEW(x, pair);
     if (before % KVC_INT8_ROWS)
         return;
     kvc_int16_output(y_buffer + y_offset + pair * N + n, N, type, w + (mine ? at : 0) * row_bytes, &x,
-                     bias_buffer ? bias_buffer + bias_offset + (kvc_u64)e * N + n : 0, here, mine, lanes,
-                     KVC_INT8_ROWS);
+                     bias_buffer ? bias_buffer + bias_offset + (kvc_u64)e * N + n : 0, here, mine, &team);
 }
 
 /* ---- many rows ---- */
@@ -129,53 +184,84 @@ KVC_GROUP_KERNEL(expert_linear_int16)
 #if KVC_WORKERS == 1
 /* A work-item computes one output, as for few rows, but for more rows in one pass over the weights. */
 KVC_GROUP_KERNEL(linear_int16_gemm)(KVC_INT16_ARGUMENTS, kvc_u64 rows) {
-    KVC_INT8_OPEN_LANES(KVC_INT8_MANY);
+    KVC_SHARED struct kvc_int16_team team;
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_MANY, n = KVC_GROUP_ID(0);
     const kvc_u32 here = rows - row < KVC_INT8_MANY ? (kvc_u32)(rows - row) : KVC_INT8_MANY;
     KVC_INT16_VIEW(x, row);
     kvc_int16_output(y_buffer + y_offset + row * N + first_row + n, N, type, w + n * row_bytes, &x,
-                     bias_buffer ? bias_buffer + bias_offset + first_row + n : 0, here, n < count, lanes,
-                     KVC_INT8_MANY);
+                     bias_buffer ? bias_buffer + bias_offset + first_row + n : 0, here, n < count, &team);
 }
 #else
-/* One block of 32 quants of each row and output of a tile. A group shares it. */
+/* What a group shares: for each row and output of a tile the scale of a block, and 32 quants of it at a time. */
 struct kvc_int16_tile {
-    kvc_i16 x[KVC_INT16_BLOCK][KVC_INT8_TILE], w[KVC_INT16_BLOCK][64];
-    float x_scale[KVC_INT8_TILE], w_scale[64];
+    kvc_i16 x[KVC_INT16_STEP][KVC_INT8_TILE], w[KVC_INT16_STEP][64];
+    float x_scale[KVC_INT8_TILE], w_scale[64], w_inverse[64];
+    kvc_u32 tops[KVC_INT16_BLOCK / KVC_INT16_STEP][64]; /* the largest magnitude of every 32 weights */
 };
+/* The rows of x from row0 on, and the outputs from n0 on. Missing ones repeat the last one. */
+struct kvc_int16_place {
+    kvc_u64 row0, rows, n0, count, row_bytes;
+    kvc_u32 type;
+    kvc_bytes w;
+};
+KVC_DEVICE kvc_u64 kvc_int16_row(const struct kvc_int16_place *at, kvc_u32 r) {
+    return at->row0 + r < at->rows ? at->row0 + r : at->rows - 1;
+}
+KVC_DEVICE kvc_bytes kvc_int16_output_row(const struct kvc_int16_place *at, kvc_u32 n) {
+    return at->w + (at->n0 + n < at->count ? at->n0 + n : at->count - 1) * at->row_bytes;
+}
 
-/* Fills the tile with block b of rows from row0 on and of outputs from n0 on. Missing ones repeat the last one. */
-KVC_DEVICE void kvc_int16_tile_fill(KVC_LOCAL struct kvc_int16_tile *tile, const struct kvc_int16_view *x, kvc_u64 row0,
-                                    kvc_u64 rows, kvc_u32 type, kvc_bytes w, kvc_u64 row_bytes, kvc_u64 n0,
-                                    kvc_u64 count, kvc_u64 b) {
-    for (kvc_u32 n = KVC_LOCAL_ID(); n < 64; n += KVC_GROUP) {
-        kvc_i16 quant[KVC_INT16_BLOCK];
-        tile->w_scale[n] = kvc_int16_weights(quant, type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b);
-        for (kvc_u32 k = 0; k < KVC_INT16_BLOCK; k++)
-            tile->w[k][n] = quant[k];
+/* Finds the scales of block b. */
+KVC_DEVICE void kvc_int16_tile_scales(KVC_LOCAL struct kvc_int16_tile *tile, const struct kvc_int16_view *x,
+                                      const struct kvc_int16_place *at, kvc_u64 b) {
+    for (kvc_u32 j = KVC_LOCAL_ID(); j < 64 * KVC_INT16_BLOCK / KVC_INT16_STEP; j += KVC_GROUP) {
+        const kvc_u32 n = j % 64, step = j / 64;
+        const kvc_u64 k = b * KVC_INT16_BLOCK + step * KVC_INT16_STEP;
+        kvc_u32 top = 0;
+        for (kvc_u32 i = 0; i < KVC_INT16_STEP && k < x->K; i++)
+            top = kvc_int8_top(top, kvc_dequantize_float(at->type, kvc_int16_output_row(at, n), k + i));
+        tile->tops[step][n] = top;
     }
-    for (kvc_u32 r = KVC_LOCAL_ID(); r < KVC_INT8_TILE; r += KVC_GROUP) {
-        const kvc_u64 at = (row0 + r < rows ? row0 + r : rows - 1) * x->blocks + b;
-        for (kvc_u32 k = 0; k < KVC_INT16_BLOCK; k++)
-            tile->x[k][r] = x->quant[at * KVC_INT16_BLOCK + k];
-        tile->x_scale[r] = x->scale[at];
+    KVC_BARRIER();
+    for (kvc_u32 n = KVC_LOCAL_ID(); n < 64; n += KVC_GROUP) {
+        kvc_u32 top = 0;
+        for (kvc_u32 step = 0; step < KVC_INT16_BLOCK / KVC_INT16_STEP; step++)
+            top = top > tile->tops[step][n] ? top : tile->tops[step][n];
+        tile->w_scale[n] = kvc_int16_scale(top);
+        tile->w_inverse[n] = kvc_int16_inverse(top);
+    }
+    for (kvc_u32 r = KVC_LOCAL_ID(); r < KVC_INT8_TILE; r += KVC_GROUP)
+        tile->x_scale[r] = x->scale[kvc_int16_row(at, r) * x->blocks + b];
+}
+
+/* Fills the tile with 32 quants from k on. */
+KVC_DEVICE void kvc_int16_tile_fill(KVC_LOCAL struct kvc_int16_tile *tile, const struct kvc_int16_view *x,
+                                    const struct kvc_int16_place *at, kvc_u64 k) {
+    const kvc_u32 part = KVC_INT16_STEP / 2;
+    for (kvc_u32 j = KVC_LOCAL_ID(); j < 64 * 2; j += KVC_GROUP) {
+        const kvc_u32 n = j % 64;
+        for (kvc_u32 i = j / 64 * part; i < (j / 64 + 1) * part; i++)
+            tile->w[i][n] =
+                kvc_int16_quant(kvc_dequantize_float(at->type, kvc_int16_output_row(at, n), k + i), tile->w_inverse[n]);
+    }
+    for (kvc_u32 j = KVC_LOCAL_ID(); j < KVC_INT8_TILE * 2; j += KVC_GROUP) {
+        const kvc_u32 r = j / 2;
+        for (kvc_u32 i = j % 2 * part; i < (j % 2 + 1) * part; i++)
+            tile->x[i][r] = x->quant[kvc_int16_row(at, r) * x->K + k + i];
     }
 }
 
-/* Adds the products of the block to sum, for rows ra + r and outputs nb + 16 c of the tile. */
-KVC_DEVICE void kvc_int16_tile_add(float (*sum)[4], KVC_LOCAL const struct kvc_int16_tile *tile, kvc_u32 ra,
+/* Adds the products of the tile to total, for rows ra + r and outputs nb + 16 c. Eight products fit in 32 bits. */
+KVC_DEVICE void kvc_int16_tile_add(kvc_i64 (*total)[4], KVC_LOCAL const struct kvc_int16_tile *tile, kvc_u32 ra,
                                    kvc_u32 nb) {
-    kvc_i32 total[4][4];
-    for (int r = 0; r < 4; r++)
-        for (int c = 0; c < 4; c++)
-            total[r][c] = 0;
-    for (kvc_u32 k = 0; k < KVC_INT16_BLOCK; k++)
+    for (kvc_u32 k = 0; k < KVC_INT16_STEP; k += 8)
         for (int r = 0; r < 4; r++)
-            for (int c = 0; c < 4; c++)
-                total[r][c] += (kvc_i32)tile->x[k][ra + r] * (kvc_i32)tile->w[k][nb + 16 * c];
-    for (int r = 0; r < 4; r++)
-        for (int c = 0; c < 4; c++)
-            sum[r][c] = kvc_int8_add(tile->w_scale[nb + 16 * c], tile->x_scale[ra + r], total[r][c], sum[r][c]);
+            for (int c = 0; c < 4; c++) {
+                kvc_i32 sum = 0;
+                for (kvc_u32 i = k; i < k + 8; i++)
+                    sum += (kvc_i32)tile->x[i][ra + r] * (kvc_i32)tile->w[i][nb + 16 * c];
+                total[r][c] += sum;
+            }
 }
 
 /* A group computes KVC_INT8_TILE rows x 64 outputs, and a work-item 4 x 4 of them, as for linear_int8_gemm. */
@@ -183,27 +269,27 @@ KVC_GROUP_KERNEL(linear_int16_gemm)(KVC_INT16_ARGUMENTS, kvc_u64 rows) {
     KVC_SHARED struct kvc_int16_tile tile;
     const kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(0) * 64, row0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_TILE;
     const kvc_u32 ra = KVC_LOCAL_ID() / 16 * 4, nb = KVC_LOCAL_ID() % 16;
-    const float one = KVC_ONE(blocks);
-    float stack[3][4][4], sum[4][4];
+    const struct kvc_int16_place at = {row0, rows, n0, count, row_bytes, type, w};
+    float sum[4][4];
     KVC_INT16_VIEW(x, 0);
-    for (kvc_u32 i = 0; i < KVC_INT8_LANES; i++) {
-        kvc_u32 depth = 0;
+    for (int r = 0; r < 4; r++)
+        for (int c = 0; c < 4; c++)
+            sum[r][c] = 0.0f;
+    for (kvc_u64 b = 0; b < x.blocks; b++) {
+        kvc_i64 total[4][4];
         for (int r = 0; r < 4; r++)
             for (int c = 0; c < 4; c++)
-                sum[r][c] = 0.0f;
-        for (kvc_u64 b = KVC_REVERSED8(i); b < blocks; b += KVC_INT8_LANES) {
+                total[r][c] = 0;
+        kvc_int16_tile_scales(&tile, &x, &at, b);
+        for (kvc_u64 k = b * KVC_INT16_BLOCK; k < K && k < (b + 1) * KVC_INT16_BLOCK; k += KVC_INT16_STEP) {
             KVC_BARRIER();
-            kvc_int16_tile_fill(&tile, &x, row0, rows, type, w, row_bytes, n0, count, b);
+            kvc_int16_tile_fill(&tile, &x, &at, k);
             KVC_BARRIER();
-            kvc_int16_tile_add(sum, &tile, ra, nb);
+            kvc_int16_tile_add(total, &tile, ra, nb);
         }
-        for (; i >> depth & 1; depth++)
-            for (int r = 0; r < 4; r++)
-                for (int c = 0; c < 4; c++)
-                    sum[r][c] = kvc_plus(sum[r][c], stack[depth][r][c], one);
-        for (int r = 0; r < 4 && depth < 3; r++)
+        for (int r = 0; r < 4; r++)
             for (int c = 0; c < 4; c++)
-                stack[depth][r][c] = sum[r][c];
+                sum[r][c] = kvc_int16_add(tile.w_scale[nb + 16 * c], tile.x_scale[ra + r], total[r][c], sum[r][c]);
     }
     for (kvc_u32 r = 0; r < 4 && row0 + ra + r < rows; r++)
         for (kvc_u32 c = 0; c < 4; c++) {

@@ -26,7 +26,6 @@
 #define KVC_ADD_LOCAL(at, n) atomicAdd((unsigned *)(at), (unsigned)(n))
 #define KVC_ADD_GLOBAL(at, n) atomicAdd((unsigned *)(at), (unsigned)(n))
 #define KVC_CLZ(x) ((kvc_u32)__clz((int)(x)))
-typedef long long kvc_i64;
 #else
 #if !defined(KVC_WORKERS) || (KVC_WORKERS != 1 && KVC_WORKERS != 4)
 #error "KVC_WORKERS: 1 for CPUs, 4 for GPUs"
@@ -50,7 +49,6 @@ typedef long long kvc_i64;
 #endif
 #define KVC_ADD_GLOBAL(at, n) atomic_add((volatile __global uint *)(at), (uint)(n))
 #define KVC_CLZ(x) clz((uint)(x))
-typedef long kvc_i64;
 #endif
 typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 

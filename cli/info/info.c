@@ -148,7 +148,7 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared", &a.specs, 0, 0, NULL},
         CLI_KV_TYPE(&a.common.cache_type),
         {CLI_CHOICE, 0, "math", "MATH",
-         "arithmetic. With int16, weights of floats are converted and take 2.125 bytes each", &a.common.math, 0, 0,
+         "arithmetic. With int16, weights of floats are converted and take 2.016 bytes each", &a.common.math, 0, 0,
          "float|int8|int16|fast|exact"},
         {CLI_BYTES, 0, "mem", "SIZE",
          "limit of memory, such as 8G; the exit status is 1 if the model does not fit. The default is the memory that "

@@ -20,6 +20,7 @@ typedef short kvc_i16;
 typedef uint kvc_u32;
 typedef int kvc_i32;
 typedef ulong kvc_u64;
+typedef long kvc_i64;
 #define KVC_INLINE static inline
 KVC_INLINE float kvc_from_bits(kvc_u32 bits) { return as_float(bits); }
 KVC_INLINE kvc_u32 kvc_bits(float x) { return as_uint(x); }
@@ -47,6 +48,7 @@ typedef int16_t kvc_i16;
 typedef uint32_t kvc_u32;
 typedef int32_t kvc_i32;
 typedef uint64_t kvc_u64;
+typedef int64_t kvc_i64;
 #if defined(__CUDACC__) /* ---- CUDA C ---- */
 #define KVC_INLINE static __host__ __device__ __forceinline__
 #else /* ---- C ---- */
@@ -452,23 +454,31 @@ KVC_INLINE float kvc_int8_take(float m, float x, kvc_i32 sum, float lane) { retu
                 (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
     } while (0)
 
-/* ---- int16: activations and weights of fourteen bits ------------------------------------------------------------ */
+/* ---- int16: activations and weights of fifteen bits ------------------------------------------------------------- */
 
-/* The arithmetic of --math int16, for weights that are floats (F32, F16, BF16, FP8) with a multiple of KVC_INT16_BLOCK
- * inputs. Rows of activations and rows of weights (dequantized to float32) are divided into blocks of KVC_INT16_BLOCK.
- * Both are quantized by the rules of int8, with KVC_INT16_MOST in place of 127: top is the largest magnitude of a block
- * as bits (kvc_int8_top), scale = kvc_div(top, 8191), quant = kvc_rint(x * kvc_div(8191, top)). Since |x| <= top, no
- * quant exceeds +-8191. If top is below KVC_INT16_LEAST = 2^-112, the scale and the quants are 0; otherwise both
- * quotients are normal numbers. If top is an infinity or a NaN, the scale is a NaN and the quants are 0.
+/* The arithmetic of --math int16, for weights that are floats (F32, F16, BF16, FP8) with a multiple of KVC_INT16_STEP
+ * inputs. Rows of activations and rows of weights (dequantized to float32) are divided into blocks of KVC_INT16_BLOCK;
+ * the last block of a row may be shorter. Both are quantized by the rules of int8, with KVC_INT16_MOST in place of 127:
+ * top is the largest magnitude of a block as bits (kvc_int8_top), scale = kvc_div(top, 16383), quant = kvc_rint(x *
+ * kvc_div(16383, top)). Since |x| <= top, no quant exceeds +-16383. If top is below KVC_INT16_LEAST = 2^-112, the scale
+ * and the quants are 0; otherwise both quotients are normal numbers. If top is an infinity or a NaN, the scale is a NaN
+ * and the quants are 0.
  *
- * An output has the lanes of int8. For each block, I is the sum of weight quants times activation quants. It is exact
- * in any order, because |I| is at most 32 * 8191 * 8191, which is below 2^31. With the scales w and x of the block,
- * lane = kvc_int8_add(w, x, I, lane). (float)I rounds to nearest even.
+ * An output starts at 0. For each block, in ascending order, I is the sum of weight quants times activation quants, a
+ * whole number below 2^36. With the scales w and x of the block, sum = kvc_int16_add(w, x, I, sum). (float)I rounds to
+ * nearest even.
  *
- * Instructions that multiply bytes use a quant as two digits of seven bits: q = 128 * high + low, where high is q / 128
- * rounded down and low is 0 .. 127. */
-#define KVC_INT16_BLOCK 32
-#define KVC_INT16_MOST 8191.0f
+ * I is exact in any order and from any parts. Three ways to compute it:
+ * - Products of 16 bits. Eight of them are below 2^31, so their sum fits in 32 bits; then it goes to 64 bits.
+ * - Products of bytes. A quant is two digits: q = 128 * high + low, where high is q / 128 rounded down, -128 .. 127,
+ *   and low is 0 .. 127. The sums of the products of two digits fit in 32 bits for a whole block, and I = 16384 * hh +
+ *   128 * (hl + lh) + ll.
+ * - I modulo 2^32, and the sum hh of the products of the high digits: I - 16384 * hh is 128 * (hl + lh) + ll, whose
+ *   magnitude is below 2^31.
+ */
+#define KVC_INT16_BLOCK 256
+#define KVC_INT16_STEP 32
+#define KVC_INT16_MOST 16383.0f
 #define KVC_INT16_LEAST 0x07800000u /* 2^-112 */
 KVC_INLINE float kvc_int16_scale(kvc_u32 top) {
     return top >= KVC_INFINITY_BITS ? kvc_nan()
@@ -485,6 +495,14 @@ KVC_INLINE kvc_i16 kvc_int16_quant(float x, float inverse) {
 /* The digits of a quant, with an exact division: C leaves shifts of negative numbers to the compiler. */
 KVC_INLINE kvc_i32 kvc_int16_low(kvc_i32 q) { return q & 127; }
 KVC_INLINE kvc_i32 kvc_int16_high(kvc_i32 q) { return (q - (q & 127)) / 128; }
+/* Rounds a block's sum to float32 once: the parts are exact, and so is their product with 2^14. */
+KVC_INLINE float kvc_int16_float(kvc_i64 sum) {
+    const kvc_i32 low = (kvc_i32)(sum & 16383);
+    return kvc_fma((float)(kvc_i32)((sum - low) / 16384), 16384.0f, (float)low);
+}
+KVC_INLINE float kvc_int16_add(float w, float x, kvc_i64 sum, float to) {
+    return kvc_fma(w * x, kvc_int16_float(sum), to);
+}
 
 /* ---- int8: attention over Q8_0 entries ----------------------------------------------------------------------- */
 

@@ -70,21 +70,24 @@ static inline struct kvc_int8_rows kvc_int8_rows_from(struct kvc_int8_rows rows,
     return rows;
 }
 
-/* Rows of activations quantized to fourteen bits. */
+/* Returns the number of int16's blocks in a row, of which the last may be short. */
+static inline uint64_t kvc_int16_blocks(uint64_t K) { return K / KVC_INT16_BLOCK + (K % KVC_INT16_BLOCK != 0); }
+
+/* Rows of activations quantized to fifteen bits. */
 struct kvc_int16_rows {
     struct kvc_span quant; /* int16 [rows, K] */
-    struct kvc_span scale; /* [rows, K / 32] */
+    struct kvc_span scale; /* [rows, kvc_int16_blocks(K)] */
 };
 /* Returns the rows from `row` on. */
 static inline struct kvc_int16_rows kvc_int16_rows_from(struct kvc_int16_rows rows, uint64_t row, uint64_t K) {
     rows.quant.offset += (size_t)(row * K * 2);
-    rows.scale.offset += (size_t)(row * (K / 32) * 4);
+    rows.scale.offset += (size_t)(row * kvc_int16_blocks(K) * 4);
     return rows;
 }
 
-/* Returns the bytes of a matrix of rows [rows, K] in fourteen bits: two for each number, and a scale for each block. A
+/* Returns the bytes of a matrix of rows [rows, K] in fifteen bits: two for each number, and a scale for each block. A
  * matrix of floats of this shape is in memory already, so this cannot overflow. */
-static inline uint64_t kvc_int16_bytes(uint64_t rows, uint64_t K) { return rows * (K * 2 + K / 32 * 4); }
+static inline uint64_t kvc_int16_bytes(uint64_t rows, uint64_t K) { return rows * (K * 2 + kvc_int16_blocks(K) * 4); }
 
 /* Every backend's struct kvc_weight begins with its type. */
 static inline enum kvc_type kvc_weight_type(const struct kvc_weight *w) {

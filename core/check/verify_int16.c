@@ -1,4 +1,4 @@
-/* verify_int16.c - test cases of linear layers with activations and weights of fourteen bits: quantize_rows_int16,
+/* verify_int16.c - test cases of linear layers with activations and weights of fifteen bits: quantize_rows_int16,
  * linear_int16, expert_linear_int16. */
 #include <stdio.h>
 
@@ -6,7 +6,7 @@
 #include "core/check/inject.h"
 #include "core/check/verify.h"
 
-/* Rows quantized to fourteen bits on each device. */
+/* Rows quantized to fifteen bits on each device. */
 struct twin_rows {
     struct kvc_twin quant, scale;
 };
@@ -21,7 +21,7 @@ static struct twin_rows quantized(struct kvc_verify *v, uint32_t rows, uint32_t 
     const size_t values = (size_t)rows * K;
     const struct kvc_twin x = kvc_verify_twin_values(v, values, flavour);
     const struct twin_rows y = {.quant = kvc_verify_output(v, values * sizeof(int16_t)),
-                                .scale = kvc_verify_output(v, values / 32 * sizeof(float))};
+                                .scale = kvc_verify_output(v, rows * kvc_int16_blocks(K) * sizeof(float))};
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->quantize_rows_int16(
             v->device[side], &(struct kvc_quantize_rows_int16){
@@ -59,10 +59,10 @@ static enum kvc_type float_type(const struct kvc_verify *v) {
     return types[v->row.cases % (sizeof types / sizeof *types)];
 }
 
-/* Draws a number of inputs: blocks of the type and of int16, up to nine groups of eight blocks. */
+/* Draws a number of inputs: whole blocks of the type, and up to nine blocks of int16, the last one usually short. */
 static uint32_t inputs(struct kvc_verify *v, enum kvc_type type) {
-    const uint32_t blocks = kvc_verify_range(v, 1, v->small ? 9 : 70);
-    return type == KVC_FP8 ? (blocks + 3) / 4 * 128 : blocks * 32;
+    const uint32_t steps = kvc_verify_range(v, 1, v->small ? 9 : 70);
+    return type == KVC_FP8 ? (steps + 3) / 4 * 128 : steps * KVC_INT16_STEP;
 }
 
 /* Draws the rows of a prompt's chunk, at least 41. x [rows, K] stays below a megabyte, which every device can
@@ -75,12 +75,12 @@ KVC_INJECT(quantize_rows_int16, kvc_quantize_rows_int16, if (args->rows) kvc_fli
 KVC_CASE(quantize_rows_int16, 40) {
     static const uint32_t counts[] = {1, 1, 2, 3, 4, 5, 7, 8, 9, 13, 33, 70};
     const uint32_t rows = v->small ? kvc_verify_range(v, 1, 5) : kvc_verify_pick(v, counts);
-    const uint32_t K = 32 * kvc_verify_range(v, 1, v->small ? 9 : 140);
+    const uint32_t K = KVC_INT16_STEP * kvc_verify_range(v, 1, v->small ? 9 : 140);
     const enum kvc_flavour flavour = kvc_verify_flavour(v);
     snprintf(v->shape, sizeof v->shape, "rows %u, K %u, flavour %d", (unsigned)rows, (unsigned)K, (int)flavour);
     const struct twin_rows y = quantized(v, rows, K, flavour);
     compare_integers(v, y.quant, (size_t)rows * K, "quant");
-    kvc_verify_compare(v, y.scale, 0, (size_t)rows * K / 32, "scale");
+    kvc_verify_compare(v, y.scale, 0, rows * kvc_int16_blocks(K), "scale");
 }
 
 KVC_INJECT(linear_int16, kvc_linear_int16, if (args->rows) kvc_flip(device, args->y, 0))

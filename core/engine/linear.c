@@ -29,7 +29,7 @@ enum kvc_math kvc_linear_math(const struct kvc_network *network, enum kvc_math m
 /* Returns true if int16 multiplies weight i. An embedding without another use is only looked up. */
 static bool packs(const struct kvc_network *network, size_t i) {
     const struct kvc_weight *w = network->weights[i];
-    return is_float(w) && network->matrices[i].inputs % KVC_INT16_BLOCK == 0 &&
+    return is_float(w) && network->matrices[i].inputs % KVC_INT16_STEP == 0 &&
            (w != network->embedding || w == network->head);
 }
 
@@ -102,7 +102,7 @@ static struct kvc_int8_rows quantized(struct kvc_runner *runner, const struct kv
     return rows;
 }
 
-/* The same in fourteen bits. */
+/* The same in fifteen bits. */
 static struct kvc_int16_rows quantized_int16(struct kvc_runner *runner, const struct kvc_input *in) {
     struct kvc_linear_scratch *scratch = &runner->linear;
     const struct kvc_int16_rows rows = {.quant = kvc_growable_at(&scratch->quant, 0),
@@ -118,9 +118,9 @@ static struct kvc_int16_rows quantized_int16(struct kvc_runner *runner, const st
     return rows;
 }
 
-/* Returns true if the layer multiplies integers of fourteen bits. */
+/* Returns true if the layer multiplies integers of fifteen bits. */
 static bool uses_int16(const struct kvc_runner *runner, const struct kvc_weight *w, const struct kvc_input *in) {
-    return runner->linear.int16 && is_float(w) && in->K % KVC_INT16_BLOCK == 0;
+    return runner->linear.int16 && is_float(w) && in->K % KVC_INT16_STEP == 0;
 }
 
 /* Returns false if the program has stopped the prompt. The estimate of the work is the same on all ranks. */

@@ -1,5 +1,5 @@
 /* linear.h - the runner's linear layers in the engine's arithmetic: in float32; with --math int8, with rows in eight
- * bits if the weight is stored in blocks of small integers; with --math int16, with rows in fourteen bits if the weight
+ * bits if the weight is stored in blocks of small integers; with --math int16, with rows in fifteen bits if the weight
  * consists of floats. */
 #ifndef KVC_CORE_ENGINE_LINEAR_H
 #define KVC_CORE_ENGINE_LINEAR_H

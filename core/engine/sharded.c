@@ -109,21 +109,21 @@ static void gather_array(struct kvc_runner *runner, struct kvc_span y, struct kv
 
 /* Finds the width of each rank's part, in floats. Returns false if rows are not gathered as integers: there are few, or
  * a part is not a whole number of blocks. */
-static bool find_blocks(struct kvc_runner *runner, uint32_t rows, uint64_t N, enum kvc_ownership parts) {
+static bool find_blocks(struct kvc_runner *runner, uint32_t rows, uint64_t N, enum kvc_ownership parts, size_t block) {
     struct kvc_ranks *ranks = ranks_of(runner);
     if (rows < ROWS_IN_INTEGERS || !find_widths(runner, N, parts))
         return false;
     for (uint32_t r = 0; r < ranks->rows.split.ranks; r++)
-        if (ranks->widths[r] % KVC_SPLIT_BLOCK)
+        if (ranks->widths[r] % block)
             return false;
-    KVC_ASSERT(ranks->widths[ranks->rows.link->rank] <= N && N % KVC_SPLIT_BLOCK == 0);
+    KVC_ASSERT(ranks->widths[ranks->rows.link->rank] <= N && N % block == 0);
     return true;
 }
 
 bool kvc_sharded_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, struct kvc_span part, uint32_t rows,
                              uint64_t N, enum kvc_ownership parts) {
     struct kvc_ranks *ranks = ranks_of(runner);
-    if (!find_blocks(runner, rows, N, parts))
+    if (!find_blocks(runner, rows, N, parts, KVC_SPLIT_BLOCK))
         return false;
     const size_t own = ranks->widths[ranks->rows.link->rank], quants = rows * own, scales = round_up(quants / 8);
     struct kvc_int8_rows mine;
@@ -143,16 +143,17 @@ bool kvc_sharded_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, 
 bool kvc_sharded_gather_int16(struct kvc_runner *runner, struct kvc_int16_rows y, struct kvc_span part, uint32_t rows,
                               uint64_t N, enum kvc_ownership parts) {
     struct kvc_ranks *ranks = ranks_of(runner);
-    if (!find_blocks(runner, rows, N, parts))
+    if (!find_blocks(runner, rows, N, parts, KVC_INT16_BLOCK))
         return false;
     const size_t own = ranks->widths[ranks->rows.link->rank], values = rows * own;
     struct kvc_int16_rows mine;
-    mine.quant = mine.scale = sharded_reserve(runner, &runner->part_quants, round_up(values * 2) + values / 8);
+    mine.quant = mine.scale =
+        sharded_reserve(runner, &runner->part_quants, round_up(values * 2) + values / KVC_INT16_BLOCK * 4);
     mine.scale.offset += round_up(values * 2);
     if (own)
         runner->device->ops->quantize_rows_int16(
             runner->device, &(struct kvc_quantize_rows_int16){.y = mine, .x = part, .rows = rows, .K = (uint32_t)own});
-    gather_array(runner, y.quant, mine.quant, rows, KVC_SPLIT_BLOCK, 16);
-    gather_array(runner, y.scale, mine.scale, rows, 16, 1);
+    gather_array(runner, y.quant, mine.quant, rows, KVC_INT16_BLOCK, KVC_INT16_BLOCK / 2);
+    gather_array(runner, y.scale, mine.scale, rows, KVC_INT16_BLOCK / 2, 1);
     return true;
 }

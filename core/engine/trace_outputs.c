@@ -108,11 +108,11 @@ void kvc_trace_quantize_rows_int16(struct kvc_trace *trace, const struct kvc_qua
     const struct kvc_int16_rows *y = &args->y;
     if (has_pairs(trace, args->x.buffer)) {
         put_pairs(trace, BYTES("quantize_rows_int16", "quant"), y->quant, 2 * args->K);
-        put_pairs(trace, FLOATS("quantize_rows_int16", "scale"), y->scale, args->K / 32);
+        put_pairs(trace, FLOATS("quantize_rows_int16", "scale"), y->scale, kvc_int16_blocks(args->K));
         return;
     }
     put_rows(trace, BYTES("quantize_rows_int16", "quant"), y->quant, 0, args->rows, 1, 2 * args->K);
-    put_rows(trace, FLOATS("quantize_rows_int16", "scale"), y->scale, 0, args->rows, 1, args->K / 32);
+    put_rows(trace, FLOATS("quantize_rows_int16", "scale"), y->scale, 0, args->rows, 1, kvc_int16_blocks(args->K));
 }
 
 void kvc_trace_embed(struct kvc_trace *trace, const struct kvc_embed *args) {

@@ -48,7 +48,7 @@ class Engine(Closing):
     backend: "cpu", "ref", "opencl[:N]" or "cuda[:N]". threads: 0 means one per core; the number does not change
     results. math: the arithmetic. "int8", the program's default, multiplies quantized weights by 8-bit activations and,
     for models with such weights, multiplies integers in attention over entries of four to eight bits; "float" uses float everywhere.
-    "int16" multiplies weights of floats and their activations as integers of 14 bits. All three give bit-identical
+    "int16" multiplies weights of floats and their activations as integers of 15 bits. All three give bit-identical
     results on every backend. "fast" uses a BLAS library.
 
     Several Python threads may use one engine; their calls wait for each other. Python's global lock is released during

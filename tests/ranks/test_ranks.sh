@@ -30,6 +30,9 @@ that 'a few of them' [ "$(echo "$few" | wc -l)" -ge 12 ]
 equal 2 verify --kv full --kv snapkv:budget=40 --kv morphkv:budget=40 --kv-type q8_0 --prompt 90 --gen 6
 equal 3 verify --kv full --kv adakv:budget=40 --kv sparq:budget=40 --math int8 --prompt 90 --gen 6
 equal 3 verify --kv full --kv adakv:budget=40 --math int16 --prompt 90 --gen 6
+# Two ranks have whole blocks of 256 inputs, which are gathered as integers.
+ok mkmodel --shape small -o "$work/small.gguf" -q
+equal 2 verify -m "$work/small.gguf" --kv full --math int16 --prompt 90 --gen 2
 equal 8 verify --kv adakv:budget=40 --kv 'h2o:budget=40,per=head' --prompt 60 --gen 3
 KVCULL_RANKS=synchronous
 export KVCULL_RANKS

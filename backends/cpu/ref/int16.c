@@ -1,56 +1,62 @@
-/* int16.c - linear layers with activations and weights of fourteen bits: quantize_rows_int16, linear_int16,
+/* int16.c - linear layers with activations and weights of fifteen bits: quantize_rows_int16, linear_int16,
  * expert_linear_int16. */
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/ref/ref.h"
 #include "core/base/assert.h"
+#include "core/base/integers.h"
 
+/* Quantizes a row of K numbers. */
 static void quantize(const float *x, size_t K, kvc_i16 *quant, float *scale) {
     for (size_t k = 0; k < K; k += KVC_INT16_BLOCK) {
+        const size_t end = kvc_min_u64(k + KVC_INT16_BLOCK, K);
         kvc_u32 top = 0;
-        for (size_t i = k; i < k + KVC_INT16_BLOCK; i++)
+        for (size_t i = k; i < end; i++)
             top = kvc_int8_top(top, x[i]);
         scale[k / KVC_INT16_BLOCK] = kvc_int16_scale(top);
-        for (size_t i = k; i < k + KVC_INT16_BLOCK; i++)
+        for (size_t i = k; i < end; i++)
             quant[i] = kvc_int16_quant(x[i], kvc_int16_inverse(top));
     }
 }
 
 void KVC_REF(quantize_rows_int16)(struct kvc_device *device, const struct kvc_quantize_rows_int16 *args) {
-    KVC_ASSERT(args->K % KVC_INT16_BLOCK == 0 && kvc_span_holds(args->x, (uint64_t)args->rows * args->K));
+    KVC_ASSERT(args->K % KVC_INT16_STEP == 0 && kvc_span_holds(args->x, (uint64_t)args->rows * args->K));
+    const size_t K = args->K, blocks = kvc_int16_blocks(K);
+    const float *x = kvc_span_data(args->x);
+    kvc_i16 *quant = kvc_span_data(args->y.quant);
+    float *scale = kvc_span_data(args->y.scale);
     (void)device;
-    quantize(kvc_span_data(args->x), (size_t)args->rows * args->K, kvc_span_data(args->y.quant),
-             kvc_span_data(args->y.scale));
+    for (size_t i = 0; i < args->rows; i++)
+        quantize(x + i * K, K, quant + i * K, scale + i * blocks);
 }
 
 #if !defined(KVC_REF_FMA) /* the same bits */
 void kvc_ref_pack_int16(const struct kvc_weight *w, size_t first, size_t last) {
-    const size_t K = (size_t)w->inputs;
+    const size_t K = (size_t)w->inputs, blocks = kvc_int16_blocks(K);
     for (size_t n = first; n < last; n++)
-        for (size_t k = 0; k < K; k += KVC_INT16_BLOCK) {
+        for (size_t b = 0; b < blocks; b++) {
+            const size_t k = b * KVC_INT16_BLOCK, here = kvc_min_u64(KVC_INT16_BLOCK, K - k);
             float value[KVC_INT16_BLOCK];
-            KVC_REF(dequantize)(w->type, kvc_weight_row(w, n), k, KVC_INT16_BLOCK, value);
-            quantize(value, KVC_INT16_BLOCK, w->packed.quant + n * K + k,
-                     w->packed.scale + (n * K + k) / KVC_INT16_BLOCK);
+            KVC_REF(dequantize)(w->type, kvc_weight_row(w, n), k, here, value);
+            quantize(value, here, w->packed.quant + n * K + k, w->packed.scale + n * blocks + b);
         }
 }
 #endif
 
 static float dot(const kvc_i16 *w, const float *w_scale, const kvc_i16 *x, const float *x_scale, size_t K) {
-    float lane[KVC_INT8_LANES] = {0};
-    for (size_t b = 0; b < K / KVC_INT16_BLOCK; b++) {
-        const size_t l = b % KVC_INT8_LANES;
-        kvc_i32 sum = 0;
-        for (size_t i = b * KVC_INT16_BLOCK; i < (b + 1) * KVC_INT16_BLOCK; i++)
-            sum += w[i] * x[i];
-        lane[l] = kvc_int8_add(w_scale[b], x_scale[b], sum, lane[l]);
+    float sum = 0.0f;
+    for (size_t k = 0; k < K; k += KVC_INT16_BLOCK) {
+        const size_t end = kvc_min_u64(k + KVC_INT16_BLOCK, K), b = k / KVC_INT16_BLOCK;
+        kvc_i64 whole = 0;
+        for (size_t i = k; i < end; i++)
+            whole += w[i] * x[i];
+        sum = kvc_int16_add(w_scale[b], x_scale[b], whole, sum);
     }
-    KVC_TREE8(lane);
-    return lane[0];
+    return sum;
 }
 
 void KVC_REF(linear_int16)(struct kvc_device *device, const struct kvc_linear_int16 *args) {
-    KVC_ASSERT(args->w->inputs % KVC_INT16_BLOCK == 0 && kvc_span_holds(args->y, args->rows * args->w->outputs));
-    const size_t K = args->w->inputs, N = args->w->outputs, blocks = K / KVC_INT16_BLOCK;
+    KVC_ASSERT(args->w->inputs % KVC_INT16_STEP == 0 && kvc_span_holds(args->y, args->rows * args->w->outputs));
+    const size_t K = args->w->inputs, N = args->w->outputs, blocks = kvc_int16_blocks(K);
     float *y = kvc_span_data(args->y);
     float *row = kvc_cpu_scratch((struct kvc_cpu *)device, 0, (K + blocks) * sizeof *row + K * sizeof(kvc_i16));
     const float *bias = args->bias.buffer ? kvc_span_data(args->bias) : NULL, *scale = kvc_span_data(args->x.scale);

@@ -47,10 +47,10 @@ static inline void kvc_number_pairs(const struct kvc_route *args) {
 }
 
 static inline struct kvc_int16_packed kvc_expert_packed(const struct kvc_weight *w, uint32_t e) {
-    const size_t before = e * (size_t)(w->outputs * w->inputs);
-    return w->packed.quant
-               ? (struct kvc_int16_packed){w->packed.quant + before, w->packed.scale + before / KVC_INT16_BLOCK}
-               : w->packed;
+    const size_t before = e * (size_t)w->outputs;
+    return w->packed.quant ? (struct kvc_int16_packed){w->packed.quant + before * (size_t)w->inputs,
+                                                       w->packed.scale + before * kvc_int16_blocks(w->inputs)}
+                           : w->packed;
 }
 /* Makes a weight of one expert's matrix. */
 #define KVC_EXPERT_WEIGHT(w, e)                                                                                        \

@@ -1,113 +1,135 @@
-/* int16.h - linear layers with activations and weights of fourteen bits, for many rows. Tensor cores multiply digits of
- * seven bits, as kvc_int8_product of int8.h does with quants of eight. A block has three sums: of the high digits, of
- * each high digit times the other number's low digit, and of the low digits. */
+/* int16.h - linear layers with activations and weights of fifteen bits, for many rows. Tensor cores multiply the digits
+ * of canon.h ("int16"), which are bytes, as kvc_int8_product of int8.h does with quants of eight bits. A block has
+ * three sums: of the high digits, of each high digit times the other number's low digit, and of the low digits. They
+ * stay in registers for the whole block. */
 
 #define KVC_INT16_M 64u /* rows and outputs of a group's tile */
 #define KVC_INT16_N 32u
-#define KVC_INT16_BLOCKS 4 /* of each row and output that are loaded at a time */
+#define KVC_INT16_STEPS 8   /* runs of 32 quants of a block */
+#define KVC_INT16_X_STEPS 4 /* of each row that are loaded at a time; all of an output are */
 
-/* One block of some rows or outputs: digits as words of four, in the order of kvc_int8_product. */
-template <int rows> struct kvc_int16_digits {
-    kvc_u32 high[rows][8], low[rows][8];
-    float scale[rows];
+/* 32 quants of some rows or outputs: digits as words of four, in the order of kvc_int8_product. */
+template <int rows> struct kvc_int16_digits { kvc_u32 high[rows][8], low[rows][8]; };
+
+/* One block of a tile. */
+struct kvc_int16_shared {
+    kvc_int16_digits<KVC_INT16_M> x[KVC_INT16_X_STEPS];
+    kvc_int16_digits<KVC_INT16_N> w[KVC_INT16_STEPS];
+    float x_scale[KVC_INT16_M], w_scale[KVC_INT16_N];
+    kvc_u32 tops[KVC_INT16_STEPS][KVC_INT16_N];
 };
 
-/* Stores word k of row r: the digits of four quants. */
-template <int rows>
-KVC_DEVICE void kvc_int16_store(kvc_int16_digits<rows> *to, kvc_u32 r, kvc_u32 k, const kvc_i16 *quant) {
-    kvc_u32 high = 0, low = 0;
+/* Stores the digits of 32 quants of row r. */
+template <int rows> KVC_DEVICE void kvc_int16_store(kvc_int16_digits<rows> *to, kvc_u32 r, const kvc_i16 *quant) {
+    for (kvc_u32 k = 0; k < 8; k++) {
+        kvc_u32 high = 0, low = 0;
 #pragma unroll
-    for (kvc_u32 i = 0; i < 4; i++) {
-        high |= ((kvc_u32)kvc_int16_high(quant[i]) & 255u) << 8 * i;
-        low |= (kvc_u32)kvc_int16_low(quant[i]) << 8 * i;
-    }
-    to->high[r][k ^ (r & 4u)] = high;
-    to->low[r][k ^ (r & 4u)] = low;
-}
-
-/* Loads up to KVC_INT16_BLOCKS blocks of the tile's rows and outputs. Missing rows and outputs repeat the last one. */
-KVC_DEVICE void kvc_int16_load(kvc_int16_digits<KVC_INT16_M> *x, kvc_int16_digits<KVC_INT16_N> *o, const kvc_i16 *quant,
-                               const float *scale, const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 blocks,
-                               kvc_u64 row0, kvc_u64 rows, kvc_u64 n0, kvc_u64 count, kvc_u64 b0, kvc_u32 here) {
-    for (kvc_u32 j = threadIdx.x; j < KVC_INT16_M * KVC_INT16_BLOCKS; j += 256) {
-        const kvc_u32 r = j / KVC_INT16_BLOCKS, l = j % KVC_INT16_BLOCKS;
-        const kvc_u64 at = (row0 + r < rows ? row0 + r : rows - 1) * blocks + b0 + l;
-        if (l >= here)
-            continue;
-        for (kvc_u32 k = 0; k < 8; k++)
-            kvc_int16_store(&x[l], r, k, quant + at * KVC_INT16_BLOCK + 4 * k);
-        x[l].scale[r] = scale[at];
-    }
-    for (kvc_u32 j = threadIdx.x; j < KVC_INT16_N * KVC_INT16_BLOCKS; j += 256) {
-        const kvc_u32 n = j / KVC_INT16_BLOCKS, l = j % KVC_INT16_BLOCKS;
-        kvc_i16 q[KVC_INT16_BLOCK];
-        if (l >= here)
-            continue;
-        o[l].scale[n] = kvc_int16_weights(q, type, w + (n0 + n < count ? n0 + n : count - 1) * row_bytes, b0 + l);
-        for (kvc_u32 k = 0; k < 8; k++)
-            kvc_int16_store(&o[l], n, k, q + 4 * k);
+        for (kvc_u32 i = 0; i < 4; i++) {
+            high |= ((kvc_u32)kvc_int16_high(quant[4 * k + i]) & 255u) << 8 * i;
+            low |= (kvc_u32)kvc_int16_low(quant[4 * k + i]) << 8 * i;
+        }
+        to->high[r][k ^ (r & 4u)] = high;
+        to->low[r][k ^ (r & 4u)] = low;
     }
 }
 
-/* Adds the products of a block to the lanes of 16 rows and eight outputs, of which this thread has four. */
-KVC_DEVICE void kvc_int16_add(float *lane, kvc_int16_digits<KVC_INT16_M> *x, kvc_int16_digits<KVC_INT16_N> *o,
-                              kvc_u32 row, kvc_u32 n) {
-    const kvc_u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    kvc_i32 high[4] = {0, 0, 0, 0}, mixed[4] = {0, 0, 0, 0}, low[4] = {0, 0, 0, 0};
-    kvc_int8_product(high, x->high + row, o->high + n, 0);
-    kvc_int8_product(mixed, x->high + row, o->low + n, 0);
-    kvc_int8_product(mixed, x->low + row, o->high + n, 0);
-    kvc_int8_product(low, x->low + row, o->low + n, 0);
+/* Loads the scales of block b, and the weights, of which each thread quantizes 32. Missing outputs repeat the last
+ * one. */
+KVC_DEVICE void kvc_int16_load_weights(kvc_int16_shared *tile, const float *scale, const kvc_u8 *w, kvc_u64 row_bytes,
+                                       kvc_u32 type, kvc_u64 K, kvc_u64 row0, kvc_u64 rows, kvc_u64 n0, kvc_u64 count,
+                                       kvc_u64 b) {
+    const kvc_u32 n = threadIdx.x % KVC_INT16_N, step = threadIdx.x / KVC_INT16_N;
+    const kvc_u64 k = b * KVC_INT16_BLOCK + step * KVC_INT16_STEP;
+    const kvc_u8 *of_output = w + (n0 + n < count ? n0 + n : count - 1) * row_bytes;
+    float value[KVC_INT16_STEP], inverse;
+    kvc_i16 quant[KVC_INT16_STEP];
+    kvc_u32 top = 0;
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        lane[i] = kvc_int8_add(o->scale[n + 2 * t + i % 2], x->scale[row + g + i / 2 * 8],
-                               16384 * high[i] + 128 * mixed[i] + low[i], lane[i]);
+    for (kvc_u32 i = 0; i < KVC_INT16_STEP; i++) {
+        value[i] = k < K ? kvc_dequantize_float(type, of_output, k + i) : 0.0f;
+        top = kvc_int8_top(top, value[i]);
+    }
+    tile->tops[step][n] = top;
+    __syncthreads();
+#pragma unroll
+    for (kvc_u32 i = 0; i < KVC_INT16_STEPS; i++)
+        top = top > tile->tops[i][n] ? top : tile->tops[i][n];
+    inverse = kvc_int16_inverse(top);
+#pragma unroll
+    for (kvc_u32 i = 0; i < KVC_INT16_STEP; i++)
+        quant[i] = kvc_int16_quant(value[i], inverse);
+    kvc_int16_store(&tile->w[step], n, quant);
+    if (step == 0)
+        tile->w_scale[n] = kvc_int16_scale(top);
+    if (threadIdx.x < KVC_INT16_M)
+        tile->x_scale[threadIdx.x] =
+            scale[(row0 + threadIdx.x < rows ? row0 + threadIdx.x : rows - 1) * KVC_INT16_BLOCKS_OF(K) + b];
 }
 
-/* A group computes 64 rows x 32 outputs, a warp 16 x 16 of them with the eight lanes in its registers. Grid: (outputs /
- * 32, rows / 64). */
+/* Loads quants k .. k + 127 of the rows, or those that exist. Missing rows repeat the last one. */
+KVC_DEVICE void kvc_int16_load_rows(kvc_int16_shared *tile, const kvc_i16 *quant, kvc_u64 K, kvc_u64 row0, kvc_u64 rows,
+                                    kvc_u64 k) {
+    const kvc_u32 r = threadIdx.x / KVC_INT16_X_STEPS, l = threadIdx.x % KVC_INT16_X_STEPS;
+    if (k + l * KVC_INT16_STEP < K)
+        kvc_int16_store(&tile->x[l], r, quant + (row0 + r < rows ? row0 + r : rows - 1) * K + k + l * KVC_INT16_STEP);
+}
+
+/* A block's sums of 16 rows and eight outputs, of which this thread has four. */
+struct kvc_int16_sums {
+    kvc_i32 high[4], mixed[4], low[4];
+};
+
+/* Adds 32 products of each. */
+KVC_DEVICE void kvc_int16_products(kvc_int16_sums *sums, kvc_int16_digits<KVC_INT16_M> *x,
+                                   kvc_int16_digits<KVC_INT16_N> *w, kvc_u32 row, kvc_u32 n) {
+    kvc_int8_product(sums->high, x->high + row, w->high + n, 0);
+    kvc_int8_product(sums->mixed, x->high + row, w->low + n, 0);
+    kvc_int8_product(sums->mixed, x->low + row, w->high + n, 0);
+    kvc_int8_product(sums->low, x->low + row, w->low + n, 0);
+}
+
+/* A group computes 64 rows x 32 outputs, a warp 16 x 16 of them. Grid: (outputs / 32, rows / 64). */
 extern "C" __global__ void __launch_bounds__(256)
     kvc_k_gemm_int16(float *y, const kvc_i16 *quant, const float *scale, const kvc_u8 *w, kvc_u64 row_bytes,
-                     kvc_u32 type, kvc_u64 blocks, kvc_u64 N, kvc_u64 first, kvc_u64 count, const float *bias,
+                     kvc_u32 type, kvc_u64 K, kvc_u64 N, kvc_u64 first, kvc_u64 count, const float *bias,
                      kvc_u64 rows) {
-    KVC_SHARED kvc_int16_digits<KVC_INT16_M> x[KVC_INT16_BLOCKS];
-    KVC_SHARED kvc_int16_digits<KVC_INT16_N> o[KVC_INT16_BLOCKS];
+    KVC_SHARED kvc_int16_shared tile;
     const kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(0) * KVC_INT16_N, row0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT16_M;
     const kvc_u32 id = threadIdx.x, warp = id / 32, g = id % 32 / 4, t = id % 4;
     const kvc_u32 warp_row = warp % 4 * 16, warp_n = warp / 4 * 16;
-    float lane[KVC_INT8_LANES][2][4];
+    float total[2][4] = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
+    for (kvc_u64 k0 = 0; k0 < K; k0 += KVC_INT16_BLOCK) {
+        kvc_int16_sums sums[2] = {};
+        __syncthreads();
+        kvc_int16_load_weights(&tile, scale, w, row_bytes, type, K, row0, rows, n0, count, k0 / KVC_INT16_BLOCK);
 #pragma unroll
-    for (int l = 0; l < KVC_INT8_LANES; l++)
+        for (int from = 0; from < KVC_INT16_STEPS; from += KVC_INT16_X_STEPS) {
+            const kvc_u64 k = k0 + (kvc_u64)from * KVC_INT16_STEP;
+            if (from)
+                __syncthreads();
+            kvc_int16_load_rows(&tile, quant, K, row0, rows, k);
+            __syncthreads();
+#pragma unroll
+            for (int l = 0; l < KVC_INT16_X_STEPS; l++)
+#pragma unroll
+                for (int m = 0; m < 2; m++)
+                    if (k + (kvc_u64)l * KVC_INT16_STEP < K)
+                        kvc_int16_products(&sums[m], &tile.x[l], &tile.w[from + l], warp_row, warp_n + 8 * m);
+        }
 #pragma unroll
         for (int m = 0; m < 2; m++)
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                lane[l][m][i] = 0.0f;
-    for (kvc_u64 b0 = 0; b0 < blocks; b0 += KVC_INT8_LANES)
-#pragma unroll
-        for (int part = 0; part < KVC_INT8_LANES; part += KVC_INT16_BLOCKS) {
-            const kvc_u64 left = blocks - b0 > (kvc_u64)part ? blocks - b0 - (kvc_u64)part : 0;
-            const kvc_u32 here = left < KVC_INT16_BLOCKS ? (kvc_u32)left : KVC_INT16_BLOCKS;
-            __syncthreads();
-            kvc_int16_load(x, o, quant, scale, w, row_bytes, type, blocks, row0, rows, n0, count, b0 + (kvc_u64)part,
-                           here);
-            __syncthreads();
-#pragma unroll
-            for (int l = 0; l < KVC_INT16_BLOCKS; l++)
-#pragma unroll
-                for (int m = 0; m < 2; m++)
-                    if ((kvc_u32)l < here)
-                        kvc_int16_add(lane[part + l][m], &x[l], &o[l], warp_row, warp_n + 8 * m);
-        }
+            for (int i = 0; i < 4; i++) /* 128 * mixed + low is below 2^31 */
+                total[m][i] = kvc_int16_add(
+                    tile.w_scale[warp_n + 8 * m + 2 * t + i % 2], tile.x_scale[warp_row + g + i / 2 * 8],
+                    (kvc_i64)sums[m].high[i] * 16384 + (128 * sums[m].mixed[i] + sums[m].low[i]), total[m][i]);
+    }
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const kvc_u64 row = row0 + warp_row + g + i / 2 * 8, n = n0 + warp_n + 8 * m + 2 * t + i % 2;
-            const float even = (lane[0][m][i] + lane[4][m][i]) + (lane[2][m][i] + lane[6][m][i]);
-            const float odd = (lane[1][m][i] + lane[5][m][i]) + (lane[3][m][i] + lane[7][m][i]);
-            const float value = even + odd;
             if (row < rows && n < count)
-                y[row * N + first + n] = bias ? value + bias[first + n] : value;
+                y[row * N + first + n] = bias ? total[m][i] + bias[first + n] : total[m][i];
         }
 }

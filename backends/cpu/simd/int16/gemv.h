@@ -1,154 +1,99 @@
-/* gemv.h - template: products of fourteen bits for few rows. Like int8/gemv.h, it computes eight blocks of an output at
- * a time. */
+/* gemv.h - template: products of fifteen bits for few rows. A block of weights is read once for up to four rows. */
 #ifndef KVC_SIMD_INT16_GEMV_H
 #define KVC_SIMD_INT16_GEMV_H
 
 #include "backends/cpu/simd/int16/weights.h"
 #include "backends/cpu/simd/int8/gemv.h"
 
-/* Returns eight sums of four products each of a block. */
-INLINE __m256i wide_dot(const __m256i w[2], const kvc_i16 *x) {
-    const __m256i x0 = _mm256_load_si256((const __m256i *)(const void *)x);
-    const __m256i x1 = _mm256_load_si256((const __m256i *)(const void *)(x + 16));
+/* A block's sum, as eight elements: `wrapped` is the sum modulo 2^32; `high` is at most the sum divided by 2^14, and
+ * less than that by at most 32 in all elements together, which is enough to tell the bits beyond the 32. */
+struct wide_sum {
+    __m256i wrapped, high;
+};
+
+/* Adds up to eight products of each element, whose sum fits in 32 bits. */
+INLINE void wide_sum_add(struct wide_sum *sum, __m256i products) {
+    sum->wrapped = _mm256_add_epi32(sum->wrapped, products);
+    sum->high = _mm256_add_epi32(sum->high, _mm256_srai_epi32(products, 14));
+}
+
+INLINE __m256i wide_dot(__m256i sum, __m256i w, const kvc_i16 *x) {
+    const __m256i q = _mm256_load_si256((const __m256i *)(const void *)x);
 #if PAIRS
-    return _mm256_add_epi32(_mm256_madd_epi16(w[0], x0), _mm256_madd_epi16(w[1], x1));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(w, q));
 #else
-    return _mm256_dpwssd_epi32(_mm256_madd_epi16(w[0], x0), w[1], x1);
+    return _mm256_dpwssd_epi32(sum, w, q);
 #endif
 }
 
-/* Multiplies one group of an output's weights by one row's activations. */
-INLINE __m256 wide_group(const struct wide_weights *u, const struct kvc_int16_group *x, __m256 lane) {
-    __m256i part[8], first, second;
-    UNROLL
-    for (int i = 0; i < 8; i++)
-        part[i] = wide_dot(u->quant[i], x->quant + 32 * i);
-    reduce(part, &first, &second);
-    return add_sums(u->scale, _mm256_load_ps(x->scale), _mm256_add_epi32(first, second), lane);
+INLINE kvc_i32 sum_elements(__m256i x) {
+    __m128i y = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    y = _mm_add_epi32(y, _mm_shuffle_epi32(y, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(y, _mm_shuffle_epi32(y, 0xb1)));
 }
 
-/* Computes R rows from `row` on. R is a constant. */
-INLINE void wide_small_batch(const enum kvc_type type, const struct kvc_int8_call *call, size_t row, size_t first,
-                             size_t last, const int R) {
-    const size_t whole = call->K / 256, groups = (call->K + 255) / 256, step = (size_t)wide_bytes(type);
-    const int rest = (int)(call->K % 256 / 32);
-    for (size_t n = first; n < last; n++) {
-        const struct kvc_int16_group *x = call->wide_group + row * groups;
-        struct wide_place g = wide_row(call, n);
-        struct wide_weights u;
-        __m256 lane[4];
-        UNROLL
-        for (int r = 0; r < R; r++)
-            lane[r] = _mm256_setzero_ps();
-        for (size_t i = 0; i < whole; i++, g.data += step, x++) {
-            UNROLL
-            for (size_t line = 0; line < step; line += 64)
-                _mm_prefetch((const char *)g.data + 2 * AHEAD + line, _MM_HINT_T0);
-            wide_unpack(type, &u, g, 8);
-            if (type == KVC_PACKED)
-                g.scale += 8;
-            UNROLL
-            for (int r = 0; r < R; r++)
-                lane[r] = wide_group(&u, x + (size_t)r * groups, lane[r]);
-        }
-        if (rest) {
-            wide_unpack(type, &u, g, rest);
-            UNROLL
-            for (int r = 0; r < R; r++)
-                lane[r] = _mm256_blendv_ps(lane[r], wide_group(&u, x + (size_t)r * groups, lane[r]), first_lanes(rest));
-        }
-        UNROLL
-        for (int r = 0; r < R; r++) {
-            const float sum = sum_lanes8(lane[r]);
-            call->y[(row + (size_t)r) * call->N + n] = call->bias ? sum + call->bias[n] : sum;
-        }
-    }
+INLINE float wide_finish(struct wide_sum sum, float w, float x, float to) {
+    const kvc_i32 high = sum_elements(sum.high);
+    const kvc_i32 rest = (kvc_i32)((kvc_u32)sum_elements(sum.wrapped) - ((kvc_u32)high << 14));
+    return kvc_int16_add(w, x, (kvc_i64)high * 16384 + rest, to);
 }
 
-/* ---- packed weights ---- */
-
-#define WIDE_STREAMS 4 /* outputs computed at a time: one stream of weights would use half of the bandwidth */
-
-/* Multiplies a group of R rows by that of an output. */
-INLINE void wide_packed_group(struct wide_place at, const struct kvc_int16_group *x, size_t groups, __m256 *lane,
-                              const int R) {
-    struct wide_weights u;
-    wide_load(&u, at, 8);
-    UNROLL
-    for (int r = 0; r < R; r++)
-        lane[r] = wide_group(&u, x + (size_t)r * groups, lane[r]);
-}
-
-/* The same for a short group, of `parts` blocks. */
-INLINE void wide_packed_rest(struct wide_place at, const struct kvc_int16_group *x, size_t groups, __m256 *lane,
-                             int parts, const int R) {
-    const __m256i *from = (const __m256i *)(const void *)at.data;
-    const __m256 scale = _mm256_maskload_ps(at.scale, wide_first(parts));
+/* Multiplies a block of an output's weights by that of R rows. `groups` is the distance of the rows' blocks. R is a
+ * constant. */
+INLINE void wide_block(const struct wide_weights *u, const struct kvc_int16_group *x, size_t groups, float *sum,
+                       const int R) {
     UNROLL
     for (int r = 0; r < R; r++) {
         const struct kvc_int16_group *of_row = x + (size_t)r * groups;
-        __m256i part[8], first, second;
+        struct wide_sum whole = {_mm256_setzero_si256(), _mm256_setzero_si256()};
         UNROLL
-        for (int b = 0; b < 8; b++)
-            part[b] = _mm256_setzero_si256();
-        for (int b = 0; b < parts; b++) {
-            const __m256i w[2] = {_mm256_loadu_si256(from + 2 * b), _mm256_loadu_si256(from + 2 * b + 1)};
-            part[b] = wide_dot(w, of_row->quant + 32 * b);
+        for (int i = 0; i < 16; i += 4) {
+            __m256i products = _mm256_madd_epi16(
+                u->quant[i], _mm256_load_si256((const __m256i *)(const void *)(of_row->quant + 16 * i)));
+            UNROLL
+            for (int j = 1; j < 4; j++)
+                products = wide_dot(products, u->quant[i + j], of_row->quant + 16 * (i + j));
+            wide_sum_add(&whole, products);
         }
-        reduce(part, &first, &second);
-        const __m256 sum = add_sums(scale, _mm256_load_ps(of_row->scale), _mm256_add_epi32(first, second), lane[r]);
-        lane[r] = _mm256_blendv_ps(lane[r], sum, first_lanes(parts));
+        sum[r] = wide_finish(whole, u->scale, of_row->scale, sum[r]);
     }
 }
 
+#define WIDE_STREAMS 4 /* outputs computed at a time: one stream of weights would use half of the bandwidth */
+
 /* Computes R rows. The outputs are divided into ranges, and one output of each range is computed at a time, so that
  * each stream is read in order and the hardware fetches it ahead. R is a constant. */
-INLINE void wide_packed(const struct kvc_int8_call *call, size_t row, size_t first, size_t last, const int R) {
+INLINE void wide_few(const enum kvc_type type, const struct kvc_int8_call *call, size_t row, size_t first, size_t last,
+                     const int R) {
     const size_t whole = call->K / 256, groups = (call->K + 255) / 256;
     const size_t stretch = (last - first + WIDE_STREAMS - 1) / WIDE_STREAMS;
     const int rest = (int)(call->K % 256 / 32);
     for (size_t n = first; n < first + stretch; n++) {
         const struct kvc_int16_group *x = call->wide_group + row * groups;
         struct wide_place at[WIDE_STREAMS];
-        __m256 lane[WIDE_STREAMS][4];
-        UNROLL
-        for (size_t j = 0; j < WIDE_STREAMS; j++) {
+        struct wide_weights u;
+        float sum[WIDE_STREAMS][4] = {{0.0f}};
+        for (size_t j = 0; j < WIDE_STREAMS; j++)
             at[j] = wide_row(call, kvc_min_u64(n + j * stretch, last - 1));
-            UNROLL
-            for (int r = 0; r < R; r++)
-                lane[j][r] = _mm256_setzero_ps();
-        }
         for (size_t i = 0; i < whole; i++, x++) {
             UNROLL
             for (size_t j = 0; j < WIDE_STREAMS; j++) {
-                wide_packed_group(at[j], x, groups, lane[j], R);
-                at[j].data += 512;
-                at[j].scale += 8;
+                wide_unpack(type, &u, at[j], 8);
+                wide_block(&u, x, groups, sum[j], R);
+                at[j].data += wide_bytes(type);
+                at[j].scale += type == KVC_PACKED;
             }
         }
-        if (rest) {
-            UNROLL
-            for (size_t j = 0; j < WIDE_STREAMS; j++)
-                wide_packed_rest(at[j], x, groups, lane[j], rest, R);
+        for (size_t j = 0; rest && j < WIDE_STREAMS; j++) {
+            wide_unpack(type, &u, at[j], rest);
+            wide_block(&u, x, groups, sum[j], R);
         }
-        UNROLL
         for (size_t j = 0; j < WIDE_STREAMS; j++) {
             const size_t output = kvc_min_u64(n + j * stretch, last - 1);
-            UNROLL
-            for (int r = 0; r < R; r++) {
-                const float sum = sum_lanes8(lane[j][r]);
-                call->y[(row + (size_t)r) * call->N + output] = call->bias ? sum + call->bias[output] : sum;
-            }
+            for (int r = 0; r < R; r++)
+                call->y[(row + (size_t)r) * call->N + output] = call->bias ? sum[j][r] + call->bias[output] : sum[j][r];
         }
     }
-}
-
-INLINE void wide_few(const enum kvc_type type, const struct kvc_int8_call *call, size_t row, size_t first, size_t last,
-                     const int R) {
-    if (type == KVC_PACKED)
-        wide_packed(call, row, first, last, R);
-    else
-        wide_small_batch(type, call, row, first, last, R);
 }
 
 #define WIDE_SMALL_BATCH(NAME, name)                                                                                   \

@@ -11,11 +11,6 @@
 
 #define WIDE_ROWS 64 /* rows for which weights are quantized once */
 
-struct wide_weights {
-    int16x8_t quant[8][4];
-    float scale[8];
-};
-
 /* Converts four numbers of FP8 to floats. Their seven bits of exponent and fraction become those of an F16, whose
  * exponent bias is larger by 8. All ones are a NaN. */
 INLINE float32x4_t floats_of_e4m3(const unsigned char *from) {
@@ -42,91 +37,69 @@ INLINE float32x4_t wide_floats(const enum kvc_type type, const unsigned char *gr
     return vmulq_n_f32(floats_of_e4m3(block + 4 + 4 * (i % 32)), scale);
 }
 
-/* Quantizes a block of 32 weights. Returns their scale. */
-INLINE float wide_block(const enum kvc_type type, int16x8_t quant[4], const unsigned char *group, int block) {
-    float32x4_t v[8];
+/* Quantizes the first `parts` times 32 weights of a group, which are a block. Returns their scale. */
+INLINE float wide_block(const enum kvc_type type, kvc_i16 *quant, const unsigned char *group, size_t parts) {
+    float32x4_t v[64];
     uint32x4_t most = vdupq_n_u32(0);
-    UNROLL
-    for (int i = 0; i < 8; i++) {
-        v[i] = wide_floats(type, group, 8 * block + i);
+    for (size_t i = 0; i < 8 * parts; i++) {
+        v[i] = wide_floats(type, group, (int)i);
         most = vmaxq_u32(most, vandq_u32(vreinterpretq_u32_f32(v[i]), vdupq_n_u32(0x7fffffffu)));
     }
     const kvc_u32 top = vmaxvq_u32(most);
     const float inverse = kvc_int16_inverse(top);
-    UNROLL
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 4 * parts; i++) {
         const int32x4_t a = vcvtnq_s32_f32(vmulq_n_f32(v[2 * i], inverse));
         const int32x4_t b = vcvtnq_s32_f32(vmulq_n_f32(v[2 * i + 1], inverse));
-        quant[i] = inverse == 0.0f ? vdupq_n_s16(0) : vcombine_s16(vmovn_s32(a), vmovn_s32(b));
+        vst1q_s16(quant + 8 * i, inverse == 0.0f ? vdupq_n_s16(0) : vcombine_s16(vmovn_s32(a), vmovn_s32(b)));
     }
     return kvc_int16_scale(top);
 }
 
-/* Quantizes the first `parts` blocks of 256 weights, or loads them if they are packed. The other blocks become zeros.
- * `type` is a constant. */
-INLINE void wide_unpack(const enum kvc_type type, struct wide_weights *u, const unsigned char *group,
-                        const float *scale, int parts) {
-    if (parts < 8)
-        memset(u, 0, sizeof *u);
-    for (int b = 0; b < parts; b++)
-        if (type == KVC_PACKED) {
-            u->scale[b] = scale[b];
-            UNROLL
-            for (int i = 0; i < 4; i++)
-                u->quant[b][i] = vreinterpretq_s16_u8(vld1q_u8(group + 64 * b + 16 * i));
-        } else {
-            u->scale[b] = wide_block(type, u->quant[b], group, b);
-        }
-}
-
-/* Returns four sums of eight products each of a block. */
-INLINE int32x4_t wide_dot(const int16x8_t w[4], const kvc_i16 *x) {
-    int32x4_t sum = vdupq_n_s32(0);
-    UNROLL
-    for (int i = 0; i < 4; i++) {
-        const int16x8_t q = vld1q_s16(x + 8 * i);
-        sum = vmlal_s16(sum, vget_low_s16(w[i]), vget_low_s16(q));
-        sum = vmlal_high_s16(sum, w[i], q);
-    }
-    return sum;
-}
-
-/* Multiplies one group of an output's weights by one row's activations. Adds to the first `parts` lanes only. */
-INLINE void wide_group(const struct wide_weights *u, const struct kvc_int16_group *x, float *lane, size_t parts) {
-    UNROLL
-    for (int h = 0; h < 2; h++) {
-        const float32x4_t before = vld1q_f32(lane + 4 * h);
-        int32x4_t part[4];
+/* Returns the sum of the products of the first `parts` times 32 numbers. Four sums of eight products each fit in 32
+ * bits. */
+INLINE kvc_i64 wide_dot(const kvc_i16 *w, const kvc_i16 *x, size_t parts) {
+    int64x2_t total = vdupq_n_s64(0);
+    for (size_t b = 0; b < parts; b++, w += 32, x += 32) {
+        int32x4_t sum = vdupq_n_s32(0);
         UNROLL
-        for (int i = 0; i < 4; i++)
-            part[i] = wide_dot(u->quant[4 * h + i], x->quant + 32 * (4 * h + i));
-        const float32x4_t scale = vf_mul(vld1q_f32(u->scale + 4 * h), vld1q_f32(x->scale + 4 * h));
-        const float32x4_t after = vf_fma(scale, vf_from_int(reduce(part)), before);
-        const size_t left = parts > 4 * (size_t)h ? parts - 4 * (size_t)h : 0;
-        vst1q_f32(lane + 4 * h, left >= 4 ? after : vf_select(vm_first(left), after, before));
+        for (int i = 0; i < 4; i++) {
+            const int16x8_t p = vld1q_s16(w + 8 * i), q = vld1q_s16(x + 8 * i);
+            sum = vmlal_s16(sum, vget_low_s16(p), vget_low_s16(q));
+            sum = vmlal_high_s16(sum, p, q);
+        }
+        total = vpadalq_s32(total, sum);
     }
+    return vaddvq_s64(total);
+}
+
+INLINE size_t wide_step(const enum kvc_type type) { /* bytes of a group */
+    return type == KVC_F32 ? 1024 : type == KVC_FP8 ? 264 : 512;
+}
+
+/* Returns the number of runs of 32 in a group. */
+INLINE size_t wide_parts(size_t K, size_t group) {
+    const size_t left = K - 256 * group;
+    return left < 256 ? left / 32 : 8;
 }
 
 INLINE void wide_rows(const enum kvc_type type, const struct kvc_int8_call *call, size_t row, size_t rows, size_t first,
                       size_t last) {
     const size_t groups = (call->K + 255) / 256;
-    const size_t step = type == KVC_F32 ? 1024 : type == KVC_FP8 ? 264 : 512; /* bytes of a group */
     for (size_t n = first; n < last; n++) {
         const unsigned char *g = call->w + n * call->row_bytes;
-        float lane[WIDE_ROWS][KVC_INT8_LANES];
-        memset(lane, 0, rows * sizeof *lane);
-        for (size_t i = 0; i < groups; i++, g += step) {
-            const size_t left = (call->K - i * 256) / 32, parts = left < 8 ? left : 8;
-            struct wide_weights u;
-            wide_unpack(type, &u, g, type == KVC_PACKED ? call->w_scale + n * (call->K / 32) + 8 * i : NULL,
-                        (int)parts);
-            for (size_t r = 0; r < rows; r++)
-                wide_group(&u, call->wide_group + (row + r) * groups + i, lane[r], parts);
+        float total[WIDE_ROWS];
+        memset(total, 0, rows * sizeof *total);
+        for (size_t i = 0; i < groups; i++, g += wide_step(type)) {
+            const size_t parts = wide_parts(call->K, i);
+            const struct kvc_int16_group *x = call->wide_group + row * groups + i;
+            kvc_i16 quant[256];
+            const float scale = type == KVC_PACKED ? call->w_scale[n * groups + i] : wide_block(type, quant, g, parts);
+            const kvc_i16 *w = type == KVC_PACKED ? (const kvc_i16 *)(const void *)g : quant;
+            for (size_t r = 0; r < rows; r++, x += groups)
+                total[r] = kvc_int16_add(scale, x->scale, wide_dot(w, x->quant, parts), total[r]);
         }
-        for (size_t r = 0; r < rows; r++) {
-            const float sum = vf_tree(vf_add(vld1q_f32(lane[r]), vld1q_f32(lane[r] + 4)));
-            call->y[(row + r) * call->N + n] = call->bias ? sum + call->bias[n] : sum;
-        }
+        for (size_t r = 0; r < rows; r++)
+            call->y[(row + r) * call->N + n] = call->bias ? total[r] + call->bias[n] : total[r];
     }
 }
 
@@ -146,18 +119,20 @@ static void wide_few_rows(const struct kvc_int8_call *call, size_t first, size_t
     }
 }
 
+/* Quantizes a row of K floats or weights. */
+INLINE void wide_row(const enum kvc_type type, kvc_i16 *quant, float *scale, const unsigned char *row, size_t K) {
+    for (size_t k = 0; k < K; k += 256, row += wide_step(type))
+        *scale++ = wide_block(type, quant + k, row, wide_parts(K, k / 256));
+}
+
 /* Quantizes rows first .. last - 1 of activations, which are weights of type F32. */
 static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last) {
-    const size_t blocks = args->K / KVC_INT16_BLOCK;
+    const size_t K = args->K, blocks = (size_t)kvc_int16_blocks(K);
     const float *x = kvc_span_data(args->x);
     kvc_i16 *quant = kvc_span_data(args->y.quant);
     float *scale = kvc_span_data(args->y.scale);
-    for (size_t b = first * blocks; b < last * blocks; b++) {
-        int16x8_t q[4];
-        scale[b] = wide_block(KVC_F32, q, (const unsigned char *)(const void *)(x + 32 * b), 0);
-        for (size_t i = 0; i < 4; i++)
-            vst1q_s16(quant + 32 * b + 8 * i, q[i]);
-    }
+    for (size_t i = first; i < last; i++)
+        wide_row(KVC_F32, quant + i * K, scale + i * blocks, (const unsigned char *)(const void *)(x + i * K), K);
 }
 
 static const struct kvc_int8_kernels wide_kernels = {

@@ -6,6 +6,17 @@
 #include "backends/cpu/simd/int16/gemv.h"
 #include "backends/cpu/simd/simd.h"
 
+/* Quantizes rows first .. last - 1 of activations, as if they were weights of type F32. */
+static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last) {
+    const size_t K = args->K, blocks = (K + 255) / 256;
+    const float *x = kvc_span_data(args->x);
+    kvc_i16 *quant = kvc_span_data(args->y.quant);
+    float *scale = kvc_span_data(args->y.scale);
+    for (size_t i = first; i < last; i++)
+        wide_quantize_row(KVC_F32, (const unsigned char *)(const void *)(x + i * K), quant + i * K, scale + i * blocks,
+                          K);
+}
+
 static const struct kvc_int8_kernels wide_kernels = {.few = SMALL_BATCH_LIMIT,
                                                      .tile_rows = TILE_ROWS,
                                                      .row_step = 1,

@@ -105,25 +105,15 @@ INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row,
                 lanes[l][r][v] = f[r][v];
         }
     }
-    const size_t outputs = kvc_min_u64(TILE_OUTPUTS, call->N - n0);
     for (int r = 0; r < rows; r++) {
-        float part[TILE_OUTPUTS], *to = call->y + (row + (size_t)r) * call->N + n0, *y = to;
-        const float *bias = call->bias ? call->bias + n0 : NULL;
-        if (outputs < TILE_OUTPUTS) {
-            y = part;
-            for (size_t i = 0; bias && i < TILE_OUTPUTS; i++)
-                part[i] = i < outputs ? bias[i] : 0.0f;
-            bias = bias ? part : NULL;
-        }
+        fv sum[TILE_VECTORS];
         UNROLL
         for (int v = 0; v < TILE_VECTORS; v++) {
             const fv a = fv_add(fv_add(lanes[0][r][v], lanes[4][r][v]), fv_add(lanes[2][r][v], lanes[6][r][v]));
             const fv b = fv_add(fv_add(lanes[1][r][v], lanes[5][r][v]), fv_add(lanes[3][r][v], lanes[7][r][v]));
-            const fv sum = fv_add(a, b);
-            fv_store(y + v * WIDTH, bias ? fv_add(sum, fv_load(bias + v * WIDTH)) : sum);
+            sum[v] = fv_add(a, b);
         }
-        for (size_t i = 0; y == part && i < outputs; i++)
-            to[i] = part[i];
+        store_row(call, sum, row + (size_t)r, n0);
     }
 }
 

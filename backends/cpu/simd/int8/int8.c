@@ -1,4 +1,4 @@
-/* int8.c - divides linear layers with activations of 8 or 14 bits among threads. The kernels belong to each instruction
+/* int8.c - divides linear layers with activations of 8 or 15 bits among threads. The kernels belong to each instruction
  * set. */
 #include <string.h>
 
@@ -64,6 +64,7 @@ void kvc_int8_quantize(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kerne
 
 /* ---- few rows ---- */
 
+_Static_assert(KVC_INT16_BLOCK == 256, "a group is a block of int16");
 static size_t groups_of(const struct kvc_int8_call *call) { return (call->K + 255) / 256; }
 
 static void fill_group(struct kvc_int8_group *to, const struct kvc_int8_call *call, size_t row, size_t group) {
@@ -83,21 +84,12 @@ static void fill_group(struct kvc_int8_group *to, const struct kvc_int8_call *ca
     }
 }
 
-#if defined(__x86_64__)
-#define SECOND 2 /* the place of the second four of sixteen quants (int16/weights.h) */
-#else
-#define SECOND 1
-#endif
-
 static void fill_wide_group(struct kvc_int16_group *to, const struct kvc_int8_call *call, size_t row, size_t group) {
-    const size_t k = group * 256, blocks = kvc_min_u64(call->K - k, 256) / 32;
-    const kvc_i16 *quant = call->wide_quant + row * call->K + k;
-    const size_t second = call->type == KVC_PACKED ? 1 : SECOND, place[4] = {0, second, 3 - second, 3};
-    KVC_ASSERT(group < groups_of(call) && blocks > 0);
+    const size_t k = group * KVC_INT16_BLOCK, here = kvc_min_u64(call->K - k, KVC_INT16_BLOCK);
+    KVC_ASSERT(group < groups_of(call) && here > 0);
     memset(to, 0, sizeof *to);
-    for (size_t i = 0; i < blocks * 8; i++)
-        memcpy(to->quant + i / 4 * 16 + 4 * place[i % 4], quant + 4 * i, 4 * sizeof *quant);
-    memcpy(to->scale, call->scale + (row * call->K + k) / 32, blocks * sizeof *to->scale);
+    memcpy(to->quant, call->wide_quant + row * call->K + k, here * sizeof *to->quant);
+    to->scale = call->scale[row * groups_of(call) + group];
 }
 
 /* Makes the groups of all rows. Returns false if there is no memory. */
@@ -227,7 +219,7 @@ void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *ke
 
 void kvc_int16_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_linear_int16 *args) {
     struct kvc_int8_call call = call_of(args->y, args->w, args->bias, args->rows);
-    KVC_ASSERT(call.K % KVC_INT16_BLOCK == 0);
+    KVC_ASSERT(call.K % KVC_INT16_STEP == 0);
     call.wide_quant = kvc_span_data(args->x.quant);
     call.scale = kvc_span_data(args->x.scale);
     if (args->w->packed.quant) {

@@ -16,30 +16,29 @@ struct kvc_int8_group {
     float half_scaled[2][8], scaled[8]; /* the same sums times the scale, as used in kvc_int8_take */
 };
 
-/* The type of weights of fourteen bits, in calls with such activations. */
+/* The type of weights of fifteen bits, in calls with such activations. */
 #define KVC_PACKED KVC_ALL_TYPES
 
-/* The same for calls with activations of fourteen bits. On x86, beside other weights than packed ones, the quants have
- * the order of int16/weights.h. */
+/* A block of 256 activations of fifteen bits, for calls with few rows. The last block of a row is padded with zeros. */
 struct kvc_int16_group {
-    _Alignas(64) kvc_i16 quant[256];
-    _Alignas(32) float scale[8];
+    _Alignas(64) kvc_i16 quant[KVC_INT16_BLOCK];
+    float scale;
 };
 
 struct kvc_int8_call {
     float *y;                  /* [rows, N] */
     const float *bias;         /* [N] or NULL */
     const kvc_i8 *quant;       /* [rows, K] */
-    const kvc_i16 *wide_quant; /* [rows, K], for activations of fourteen bits; quant and sum are NULL then */
-    const float *scale;        /* [rows, K / 32] */
+    const kvc_i16 *wide_quant; /* [rows, K], for activations of fifteen bits; quant and sum are NULL then */
+    const float *scale;        /* [rows, K / 32]; fifteen bits: [rows, ceil(K / 256)] */
     const kvc_i32 *sum;        /* [rows, K / 16] */
     const unsigned char *w;    /* N rows of row_bytes; packed: int16 [N, K] */
-    const float *w_scale;      /* packed: [N, K / 32] */
+    const float *w_scale;      /* packed: [N, ceil(K / 256)] */
     enum kvc_type type;
     size_t row_bytes, rows, K, N;
     size_t tile_rows;                   /* for many rows; at most the kernels' tile_rows */
     struct kvc_int8_group *group;       /* [rows, ceil(K / 256)], for few rows */
-    struct kvc_int16_group *wide_group; /* the same for activations of fourteen bits */
+    struct kvc_int16_group *wide_group; /* the same for activations of fifteen bits */
     kvc_u32 *prepared; /* for many rows: the data that the kernels prepare from each tile of rows, once per call */
 };
 
@@ -68,7 +67,7 @@ void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, c
 void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
                           const struct kvc_expert_linear_int8 *args);
 
-/* The same for activations and weights of fourteen bits. */
+/* The same for activations and weights of fifteen bits. */
 void kvc_int16_quantize(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
                         const struct kvc_quantize_rows_int16 *args);
 void kvc_int16_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_linear_int16 *args);

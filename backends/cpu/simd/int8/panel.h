@@ -161,4 +161,22 @@ static void pack_panel(const struct kvc_int8_call *call, size_t number, kvc_u32 
     }
 }
 
+/* Adds the biases of outputs n0 .. n0 + TILE_OUTPUTS - 1 of a row, and stores those that exist. */
+INLINE void store_row(const struct kvc_int8_call *call, const fv *sum, size_t row, size_t n0) {
+    const size_t outputs = kvc_min_u64(TILE_OUTPUTS, call->N - n0);
+    float part[TILE_OUTPUTS], *to = call->y + row * call->N + n0, *y = to;
+    const float *bias = call->bias ? call->bias + n0 : NULL;
+    if (outputs < TILE_OUTPUTS) {
+        y = part;
+        for (size_t i = 0; bias && i < TILE_OUTPUTS; i++)
+            part[i] = i < outputs ? bias[i] : 0.0f;
+        bias = bias ? part : NULL;
+    }
+    UNROLL
+    for (int v = 0; v < TILE_VECTORS; v++)
+        fv_store(y + v * WIDTH, bias ? fv_add(sum[v], fv_load(bias + v * WIDTH)) : sum[v]);
+    for (size_t i = 0; y == part && i < outputs; i++)
+        to[i] = part[i];
+}
+
 #endif
