@@ -22,7 +22,7 @@ libkvc_la_SOURCES += backends/cpu/simd/int8/int8.c backends/cpu/simd/int8/int8.h
 	backends/cpu/simd/int8/small_batch.h backends/cpu/simd/int8/prepare.h \
 	backends/cpu/simd/int8/gemm.h backends/cpu/simd/int8/vectors_256.h backends/cpu/simd/int8/vectors_512.h \
 	backends/cpu/simd/int8/vectors.h backends/cpu/simd/int8/parameters.h backends/cpu/simd/int8/types.h backends/cpu/simd/int8/tiles.h backends/cpu/simd/int8/panel.h \
-	backends/cpu/simd/int8/amx/parameters.h backends/cpu/simd/int8/amx/rows.h backends/cpu/simd/int8/amx/gemm.h backends/cpu/simd/int8/amx/template.h \
+	backends/cpu/simd/int8/amx/parameters.h backends/cpu/simd/int8/amx/rows.h backends/cpu/simd/int8/amx/gemm.h backends/cpu/simd/int8/amx/int16.h backends/cpu/simd/int8/amx/template.h \
 	backends/cpu/simd/int8/neon/template.h backends/cpu/simd/int8/neon/unpack.h backends/cpu/simd/int8/neon/quantize.h \
 	backends/cpu/simd/int8/neon/gemv.h backends/cpu/simd/int8/neon/gemm.h backends/cpu/simd/int8/neon/four_outputs.h \
 	backends/cpu/simd/int8/neon/parameters.h backends/cpu/simd/int8/neon/products.h

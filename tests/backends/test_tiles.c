@@ -127,6 +127,68 @@ static void kernels(void **state) {
 #endif
 }
 
+#if defined(KVC_X86_SIMD)
+/* Multiplies F32 weights, or converted ones, in int16. Special rows have the largest quants. */
+static void one_linear_int16(struct kvc_device *other, uint32_t rows, uint32_t N, uint32_t K, bool packed) {
+    const struct kvc_int16_rows x = {.quant = buffer((size_t)rows * K * 2),
+                                     .scale = buffer(rows * kvc_int16_blocks(K) * 4)};
+    const struct kvc_span y[2] = {buffer((size_t)rows * N * 4), buffer((size_t)rows * N * 4)},
+                          from = values((size_t)rows * K);
+    struct kvc_linear_int16 args = {.x = x, .rows = rows, .bias = values(N)};
+    struct kvc_weight *weight[2];
+    struct kvc_error error;
+    const struct kvc_span w = values((size_t)N * K);
+    for (size_t i = 0; i < (size_t)rows * K; i++)
+        floats(from)[i] = i / K % 5 == 1 ? (i % 3 ? 1.0f : -1.0f) : floats(from)[i];
+    for (size_t i = 0; i < (size_t)N * K; i++)
+        floats(w)[i] = i / K % 7 == 2 ? -1.0f : floats(w)[i];
+    OPS->quantize_rows_int16(device, &(struct kvc_quantize_rows_int16){.y = x, .x = from, .rows = rows, .K = K});
+    for (int side = 0; side < 2; side++) {
+        struct kvc_device *d = side ? other : device;
+        FINE(d->ops->weight_create(d, KVC_F32, N, K, floats(w), &weight[side], &error));
+        if (packed)
+            FINE(d->ops->weight_pack(d, weight[side], &error));
+    }
+    args.w = weight[0];
+    args.y = y[0];
+    OPS->linear_int16(device, &args);
+    args.w = weight[1];
+    args.y = y[1];
+    tiles_linear_int16_plain(other, &args);
+    for (size_t i = 0; i < (size_t)rows * N; i++)
+        if (kvc_bits(floats(y[0])[i]) != kvc_bits(floats(y[1])[i]))
+            fail_msg("int16, %u rows, %u to %u: y[%zu, %zu] is %a, the reference's %a", (unsigned)rows, (unsigned)K,
+                     (unsigned)N, i / N, i % N, (double)floats(y[1])[i], (double)floats(y[0])[i]);
+    for (int side = 0; side < 2; side++)
+        OPS->weight_free(side ? other : device, weight[side]);
+    end_test(NULL);
+}
+#endif
+
+/* Rows and outputs that do not fill squares, tiles or panels; short last blocks, and more than a piece of a panel. */
+static void kernels_int16(void **state) {
+    (void)state;
+#if defined(KVC_X86_SIMD)
+    static const uint32_t rows[] = {1, 16, 17, 130, 530}, outputs[] = {1, 16, 31, 129, 80},
+                          inputs[] = {32, 256, 96, 320, 2336};
+    if (!kvc_cpu_path_runs(KVC_CPU_AVX512VNNI))
+        SKIP_BECAUSE("this CPU has no AVX-512 with VNNI: the kernels of the path amx did not run");
+    print_message("the kernels of the path amx run with the tiles' double in plain C\n");
+    for (int threads = 1; threads <= 3; threads += 2) {
+        struct kvc_device *other;
+        struct kvc_error error;
+        FINE(kvc_backend_cpu.open("avx512", 0, threads, KVC_MATH_FLOAT, &other, &error));
+        for (size_t i = 0; i < 5; i++)
+            for (size_t j = 0; j < 5; j++)
+                if (rows[i] < 500 || outputs[(i + j) % 5] < 40 || inputs[j] < 300) /* the double is slow */
+                    one_linear_int16(other, rows[i], outputs[(i + j) % 5], inputs[j], (i + j) % 2);
+        other->ops->close(other);
+    }
+#else
+    SKIP_BECAUSE("this build contains no paths for x86");
+#endif
+}
+
 /* ---- the system's permission ---- */
 
 #if defined(KVC_X86_AMX) && defined(__linux__)
@@ -188,6 +250,7 @@ int main(void) {
         cmocka_unit_test(plain_products),
         cmocka_unit_test(instructions),
         cmocka_unit_test_teardown(kernels, end_test),
+        cmocka_unit_test_teardown(kernels_int16, end_test),
     };
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

@@ -44,5 +44,6 @@ void tiles_instructions(struct tiles_case *c);
 /* The kernel of the path amx, with vectors of AVX-512 and the double of the tiles. Returns false if that path computes
  * the type without tiles. */
 bool tiles_linear_plain(struct kvc_device *device, const struct kvc_linear_int8 *args);
+void tiles_linear_int16_plain(struct kvc_device *device, const struct kvc_linear_int16 *args);
 
 #endif

@@ -12,7 +12,7 @@ void kvc_expert_linear_avx512(struct kvc_device *device, const struct kvc_expert
 void kvc_linear_neon(struct kvc_device *device, const struct kvc_linear *args);
 void kvc_expert_linear_neon(struct kvc_device *device, const struct kvc_expert_linear *args);
 
-/* Linear layers with activations of 8 and of 14 bits, compiled by int8/<name>.c. */
+/* Linear layers with activations of 8 and of 15 bits, compiled by int8/<name>.c. */
 #define KVC_SIMD_INT8(path)                                                                                            \
     void kvc_quantize_rows_##path(struct kvc_device *device, const struct kvc_quantize_rows *args);                    \
     void kvc_linear_int8_##path(struct kvc_device *device, const struct kvc_linear_int8 *args);                        \
@@ -35,5 +35,7 @@ void kvc_pack_int16_neon(const struct kvc_weight *w, size_t first, size_t last);
 /* int8/amx.c; its other operations are those of avx512vnni */
 void kvc_linear_int8_amx(struct kvc_device *device, const struct kvc_linear_int8 *args);
 void kvc_expert_linear_int8_amx(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
+void kvc_linear_int16_amx(struct kvc_device *device, const struct kvc_linear_int16 *args);
+void kvc_expert_linear_int16_amx(struct kvc_device *device, const struct kvc_expert_linear_int16 *args);
 
 #endif

@@ -1,11 +1,13 @@
-/* amx.c - the path amx: linear layers with 8-bit activations and many rows by AMX's tiles, where these are faster.
- * Everything else is the path avx512vnni. */
+/* amx.c - the path amx: linear layers with activations of 8 or 15 bits and many rows by AMX's tiles, where these are
+ * faster. Everything else is the path avx512vnni. */
 #include "backends/cpu/simd/int8/amx/template.h"
+#include "backends/cpu/simd/int8/amx/int16.h"
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/simd/simd.h"
 
 /* Below this number of rows vectors are faster than tiles, whose products have 16 rows. */
 #define TILE_LEAST_ROWS 32
+#define WIDE_LEAST_ROWS 16
 
 void kvc_linear_int8_amx(struct kvc_device *device, const struct kvc_linear_int8 *args) {
     if (args->rows < TILE_LEAST_ROWS || !tiles_multiply(args->w->type))
@@ -22,8 +24,25 @@ void kvc_expert_linear_int8_amx(struct kvc_device *device, const struct kvc_expe
     }
 }
 
+void kvc_linear_int16_amx(struct kvc_device *device, const struct kvc_linear_int16 *args) {
+    if (args->rows < WIDE_LEAST_ROWS)
+        kvc_linear_int16_avx512vnni(device, args);
+    else
+        kvc_int16_run((struct kvc_cpu *)device, &wide_tile_kernels, args);
+}
+
+void kvc_expert_linear_int16_amx(struct kvc_device *device, const struct kvc_expert_linear_int16 *args) {
+    for (uint32_t e = 0; e < args->experts; e++) {
+        struct kvc_weight w;
+        const struct kvc_linear_int16 linear = kvc_int16_expert(args, e, &w);
+        kvc_linear_int16_amx(device, &linear);
+    }
+}
+
 void kvc_cpu_fill_amx(struct kvc_ops *table) {
     kvc_cpu_fill_avx512vnni(table);
     table->linear_int8 = kvc_linear_int8_amx;
     table->expert_linear_int8 = kvc_expert_linear_int8_amx;
+    table->linear_int16 = kvc_linear_int16_amx;
+    table->expert_linear_int16 = kvc_expert_linear_int16_amx;
 }
