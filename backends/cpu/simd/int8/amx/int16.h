@@ -17,10 +17,10 @@
 #define DIGITS 2
 #define STEPS 4 /* of 64 quants, in a block */
 #define PRODUCTS 4
-#define WIDE_TILE_ROWS 128
-#define WIDE_TILES 4     /* of rows, that are multiplied by a piece of a panel */
+#define WIDE_TILE_ROWS 64
+#define WIDE_TILES 8     /* of rows, that are multiplied by a piece of a panel */
 #define WIDE_OUTPUTS 128 /* of a panel */
-#define WIDE_TOGETHER 64 /* outputs whose block is used for all rows of a tile, then those of the next ones */
+#define WIDE_TOGETHER 32 /* outputs whose block is used for all rows of a tile before that of the next ones */
 #define WIDE_PIECE 8     /* blocks */
 #define WIDE_SQUARE ((size_t)STEPS * DIGITS * SQUARE) /* words of a block of 16 rows or outputs */
 #define WIDE_X_BLOCK (WIDE_TILE_ROWS / SIDE * WIDE_SQUARE + WIDE_TILE_ROWS)
