@@ -17,7 +17,10 @@ static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t fir
                           K);
 }
 
-static const struct kvc_int8_kernels wide_kernels = {.few = SMALL_BATCH_LIMIT,
+/* The largest number of rows for which the weights are read twice, four rows at a time: packing them takes longer. */
+#define WIDE_FEW 8
+
+static const struct kvc_int8_kernels wide_kernels = {.few = WIDE_FEW,
                                                      .tile_rows = TILE_ROWS,
                                                      .row_step = 1,
                                                      .tile_outputs = TILE_OUTPUTS,

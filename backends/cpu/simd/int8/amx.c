@@ -6,8 +6,8 @@
 #include "backends/cpu/simd/simd.h"
 
 /* Below this number of rows vectors are faster than tiles, whose products have 16 rows. */
-#define TILE_LEAST_ROWS 32
-#define WIDE_LEAST_ROWS 16
+#define TILE_LEAST_ROWS 32 /* of 8 bits */
+#define WIDE_LEAST_ROWS 9  /* of 15 bits */
 
 void kvc_linear_int8_amx(struct kvc_device *device, const struct kvc_linear_int8 *args) {
     if (args->rows < TILE_LEAST_ROWS || !tiles_multiply(args->w->type))
