@@ -46,11 +46,11 @@ that 'one call for each layer and matrix' [ "$(json operations.0.calls)" -gt 6 ]
 ok bench --table prompt --shape tiny --prompt 300 -q
 has '^attention .* %  3 calls$'
 has '^rest .* the host$'
-kv bench --ops --quick --only mix_mean --backend ref --beside cpu >"$work/out" 2>"$work/err" </dev/null
+kv bench --ops --quick --only quantize_rows --backend ref --beside cpu >"$work/out" 2>"$work/err" </dev/null
 that 'an operation that is slower than beside is 1' [ $? = 1 ]
-has '^mix_mean .* !  '
-has '^SLOWER than cpu: 1, the first mix_mean (32 heads)$'
-ok bench --ops --quick --only mix_mean --backend cpu --beside ref
+has '^quantize_rows .* !  '
+has '^SLOWER than cpu: 1, the first quantize_rows (512 x 2048)$'
+ok bench --ops --quick --only quantize_rows --backend cpu --beside ref
 has '^No operation is slower than ref'
 fails 2 'takes one of operations' bench --table few -q
 fails 2 'takes no --kv' bench --table int8 --kv full
