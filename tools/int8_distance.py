@@ -5,6 +5,7 @@ tokens.
     tools/int8_distance.py [options] MODEL...
     tools/int8_distance.py --alone --windows 12 --tokens 500 MODEL...     # kvcull only
     tools/int8_distance.py --types q8_0,q4_0 MODEL...     # converts the models first
+    tools/int8_distance.py --alone --math int16 --types f16 MODEL...      # int16 instead of int8
 
 The text's tokens are cut into windows, each with BOS in front if the model has one. The reference is kvcull's --math
 float with F32 entries: float32 arithmetic on the file's own weights. It is compared, row by row, with --math int8
@@ -51,7 +52,8 @@ def compare(np, arguments, lib, name, path, work):
             if entries == "q8_0":
                 rows.append(Distance("kvcull float", entries, ours("float", entries)))
             llama = Distance("llama.cpp", entries, theirs(path, entries)) if lib else None
-            rows += [Distance("kvcull int8", entries, ours("int8", entries), llama)] + ([llama] if lib else [])
+            rows += [Distance(f"kvcull {arguments.math}", entries, ours(arguments.math, entries), llama)]
+            rows += [llama] if lib else []
         if lib:
             rows.append(Distance("llama.cpp, weights stored as F32", "f32", theirs(widened, "f32")))
         for window, tokens in enumerate(windows):
@@ -73,6 +75,7 @@ def compare(np, arguments, lib, name, path, work):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, 500)
+    parser.add_argument("--math", default="int8", choices=["int8", "int16"], help="kvcull's arithmetic (int8)")
     arguments = parse(parser)
     lib = None if arguments.alone else bring_llama()
     import numpy as np  # llama_cpp also needs it

@@ -4,7 +4,8 @@
 #include "core/base/assert.h"
 #include "core/base/canon.h"
 
-/* Returns the number of teams in a group. A team shares a block of a row, or an output. */
+/* Returns the number of teams in a group (KVC_INT16_TEAMS of kernels/int16.h). A team shares a block of a row, or an
+ * output. */
 static uint64_t teams_of_group(const struct kvc_offload *offload) {
     return offload->workers == 1 ? 1 : offload->group / 8;
 }

@@ -96,12 +96,9 @@ INLINE void wide_prepare_block(kvc_u32 *to, const kvc_i16 *quant, float scale, i
         sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8((char)-128), high); /* 128, as an unsigned byte */
         _mm256_storeu_si256((__m256i *)(void *)(word + 8 * k), high);
     }
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256(sum, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
     for (int i = 0; i < parts * 8; i++)
         to[(size_t)(128 + i) * TILE_ROWS] = word[i];
-    to[(size_t)(WIDE_X_WORDS - 1) * TILE_ROWS] = 0u - (kvc_u32)_mm_cvtsi128_si32(s);
+    to[(size_t)(WIDE_X_WORDS - 1) * TILE_ROWS] = 0u - (kvc_u32)sum_elements(sum);
 #endif
     to[(size_t)(128 + WIDE_HIGH) * TILE_ROWS] = kvc_bits(scale);
 }

@@ -26,12 +26,6 @@ INLINE __m256i wide_dot(__m256i sum, __m256i w, const kvc_i16 *x) {
 #endif
 }
 
-INLINE kvc_i32 sum_elements(__m256i x) {
-    __m128i y = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    y = _mm_add_epi32(y, _mm_shuffle_epi32(y, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(y, _mm_shuffle_epi32(y, 0xb1)));
-}
-
 INLINE float wide_finish(struct wide_sum sum, float w, float x, float to) {
     const kvc_i32 high = sum_elements(sum.high);
     const kvc_i32 rest = (kvc_i32)((kvc_u32)sum_elements(sum.wrapped) - ((kvc_u32)high << 14));

@@ -134,4 +134,10 @@ INLINE void wide_quantize_row(const enum kvc_type type, const unsigned char *fro
     }
 }
 
+INLINE kvc_i32 sum_elements(__m256i x) {
+    __m128i y = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    y = _mm_add_epi32(y, _mm_shuffle_epi32(y, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(y, _mm_shuffle_epi32(y, 0xb1)));
+}
+
 #endif
