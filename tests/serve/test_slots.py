@@ -3,7 +3,7 @@ is known of it."""
 import json
 import sys
 
-from client import Server, case, run
+from client import Server, case, run, until
 
 server, what, place = Server(sys.argv[1]), sys.argv[2], sys.argv[3]
 TEXT = 'the magic number for lantern 48 21 . then the old sailor found the red kettle near the harbor .'
@@ -31,7 +31,7 @@ def begins():
 def goes_on():
     with open(place) as file:
         known = json.load(file)
-    assert server.metric('kept_sessions') >= 3
+    until(lambda: server.metric('kept_sessions') >= 3)
     for kv, prompt in known.items():
         got = server.complete(prompt=prompt, kv=kv, cache_prompt=True, **FIELDS)
         assert got['usage']['prompt_tokens_details']['cached_tokens'] > 100, (kv, got['usage'])
@@ -63,20 +63,21 @@ def talks():
         known.append(prompt + got['choices'][0]['token_ids'] + tokens_of('the red kettle'))
     with open(place, 'w') as file:
         json.dump(known, file)
+    until(lambda: server.metric('kept_sessions') == 2)  # the answer comes before the session is kept
     print('bytes %d' % server.metric('kept_bytes'))
 
 
 def the_last_goes_on():
     with open(place) as file:
         known = json.load(file)
-    assert server.metric('kept_sessions') == 1
+    until(lambda: server.metric('kept_sessions') == 1)
     cached = [server.complete(prompt=prompt, **FIELDS)['usage']['prompt_tokens_details']['cached_tokens']
               for prompt in reversed(known)]
     assert cached[0] > 100 and cached[1] == 0, cached
 
 
 def holds_two():
-    assert server.metric('kept_sessions') == 2
+    until(lambda: server.metric('kept_sessions') == 2)
 
 
 case(globals()[what])
