@@ -1,6 +1,6 @@
 /* areas.c - memory in aligned areas of 2 MiB. An area becomes a huge page while all of it is in use, because memory in
- * huge pages is read about a third faster than memory in small pages. An area in partial use keeps small pages, so that
- * its unused parts are not resident. */
+ * huge pages is read about a third faster than memory in small pages. An area of which only a part is in use keeps
+ * small pages, so that its unused parts are not resident. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -38,10 +38,10 @@ void kvc_areas_unmap(unsigned char *memory, size_t bytes) { munmap(memory, whole
 
 void kvc_area_uses_huge_pages(unsigned char *area) {
 #if defined(MADV_HUGEPAGE)
-    (void)madvise(area, KVC_AREA_BYTES, MADV_HUGEPAGE); /* for untouched memory */
+    (void)madvise(area, KVC_AREA_BYTES, MADV_HUGEPAGE); /* the area has not been touched yet */
 #endif
 #if defined(MADV_COLLAPSE)
-    (void)madvise(area, KVC_AREA_BYTES, MADV_COLLAPSE); /* for memory that has been touched */
+    (void)madvise(area, KVC_AREA_BYTES, MADV_COLLAPSE); /* the area has been touched */
 #endif
     (void)area;
 }

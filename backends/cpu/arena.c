@@ -19,7 +19,8 @@
 #define KVC_ALLOW(memory, bytes) ((void)(memory), (void)(bytes))
 #endif
 
-/* A page between a chunk's keys and its values, so that a key and its value do not use the same set of the L2 cache. */
+/* An unused page between a chunk's keys and its values, so that a key and its value fall into different L2 cache
+ * sets. */
 #define KVC_CHUNK_GAP ((size_t)4096)
 #define KVC_CHUNK_BYTES ((size_t)8 << 20) /* reserved address space; a page becomes resident on first use */
 
@@ -33,7 +34,8 @@ static size_t chunk_bytes(const struct kvc_arena *arena) {
 
 static uint64_t block_bytes(const struct kvc_arena *arena) { return arena->key_bytes + arena->value_bytes; }
 
-/* A chunk has two halves, keys and values. Return where a half begins, and how many bytes of it a block has. */
+/* A chunk has two halves, keys and values. Return the offset of a half in the chunk, and the bytes of one block in that
+ * half. */
 static size_t half_at(const struct kvc_arena *arena, size_t half) { return half ? arena->values_at : 0; }
 static size_t half_bytes(const struct kvc_arena *arena, size_t half) {
     return half ? arena->value_bytes : arena->key_bytes;
@@ -125,7 +127,7 @@ static void arena_return(struct kvc_cpu *cpu, struct kvc_arena *arena, uint32_t 
     kvc_cpu_count(cpu, KVC_MEMORY_CACHE, -(int64_t)(given * block_bytes(arena)));
 }
 
-/* Returns true if every block of a chunk with bytes in the area at offset `area` is taken. */
+/* Returns true if every block that overlaps the area at offset `area` of a chunk is taken. */
 static bool area_is_taken(const struct kvc_arena *arena, uint32_t chunk, size_t area) {
     for (size_t half = 0; half < 2; half++) {
         const size_t start = half_at(arena, half), bytes = half_bytes(arena, half);
@@ -221,8 +223,8 @@ void kvc_cpu_arena_return(struct kvc_device *device, struct kvc_arena *arena, ui
     arena_return((struct kvc_cpu *)device, arena, count, blocks);
 }
 
-/* Returns pages to the system: all pages that lie wholly within one half of the free blocks `from` .. `to` - 1 of a
- * chunk. */
+/* Returns pages to the system: those that lie wholly within the keys (half 0) or the values (half 1) of a chunk's free
+ * blocks `from` .. `to` - 1. */
 static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t half, size_t page) {
     const size_t offset = half_at(arena, half), bytes = half_bytes(arena, half);
     const uint32_t first = from & ~((1u << arena->shift) - 1);

@@ -132,7 +132,7 @@ static enum kvc_status cpu_open(const char *path, unsigned index, int threads, e
     return open_path("cpu", chosen, threads, math, device, error);
 }
 
-/* Lists the names of the operations that every CPU instruction set still takes from ref. */
+/* Lists the names of the operations for which every CPU instruction set still uses ref's code. */
 static void cpu_missing(char *text, size_t capacity) {
     static const char *const names[] = {
 #define KVC_OPERATION(name, parameters, ...)

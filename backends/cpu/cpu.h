@@ -18,11 +18,11 @@ struct kvc_buffer {
     enum kvc_memory_kind kind;
 };
 
-/* A weight's numbers of fifteen bits, as rows of activations are stored. The experts' matrices lie one below the
- * other. */
+/* A copy of a weight in 15 bits, laid out like rows of int16 activations. An expert's matrix follows that of the
+ * previous expert. */
 struct kvc_int16_packed {
-    kvc_i16 *quant; /* [outputs, inputs]; NULL: the weight is quantized whenever it is read */
-    float *scale;   /* [outputs, inputs / 32] */
+    kvc_i16 *quant; /* [outputs, inputs]; NULL if there is no copy: each use quantizes the weight */
+    float *scale;   /* [outputs, blocks of inputs (kvc_int16_blocks)] */
 };
 
 struct kvc_weight { /* a matrix [outputs N, inputs K] in rows of row_bytes, in the file's layout */
@@ -31,7 +31,7 @@ struct kvc_weight { /* a matrix [outputs N, inputs K] in rows of row_bytes, in t
     size_t row_bytes;
     const unsigned char *data; /* owned by the caller; NULL if the weight is a set of experts */
     struct kvc_int16_packed packed;
-    uint32_t experts;              /* 0: one matrix */
+    uint32_t experts;              /* number of experts; 0: the weight is one matrix */
     const unsigned char *expert[]; /* one matrix per expert, owned by the caller */
 };
 _Static_assert(offsetof(struct kvc_weight, type) == 0, "kvc_weight_type reads the first member");
@@ -49,12 +49,12 @@ struct kvc_cpu {
     enum kvc_cpu_path path;
     enum kvc_math math;
     struct kvc_threads *threads; /* NULL: the caller's thread only (ref) */
-    struct kvc_ops table;        /* operations of this instruction set; ref's operation if it has none */
-    /* the linear operation before --math=fast replaced it; it computes batches with few rows */
+    struct kvc_ops table;        /* this instruction set's operations; where it has none, ref's */
+    /* the linear operation before --math=fast replaced it; it still computes batches with few rows */
     void (*exact_linear)(struct kvc_device *, const struct kvc_linear *);
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
-    const struct kvc_integer_kernels *integers; /* of this instruction set; NULL for ref */
+    const struct kvc_integer_kernels *integers; /* this instruction set's kernels; NULL for ref */
     void **scratch;                             /* one per thread, grown by kvc_cpu_scratch */
     size_t *scratch_bytes;
     struct kvc_stealing *stealing; /* one per thread */
@@ -73,11 +73,12 @@ struct kvc_cpu {
  * first needed. An area whose blocks are all taken uses a huge page. */
 struct kvc_arena {
     struct kvc_entry_format format;
-    size_t key_bytes, value_bytes;       /* of the keys and of the values of a block */
-    size_t values_at;                    /* where a chunk's values begin */
+    size_t key_bytes, value_bytes;       /* bytes of a block's keys, and of its values */
+    size_t values_at;                    /* offset of the values in a chunk */
     uint32_t shift, chunk_count, lowest; /* all blocks below `lowest` are taken */
     unsigned char **chunk;
-    uint64_t *taken, *touched; /* one bit per block: in use now; in use at some time since the last trim */
+    uint64_t *taken, *touched; /* one bit per block: `taken`: in use now; `touched`: in use at some time since the last
+                                * trim */
     uint64_t taken_count;
 };
 
@@ -90,21 +91,22 @@ void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes);
 /* Returns zeroed memory, 64-byte aligned. Large allocations are mapped, so that freeing them returns them to the
  * system. */
 void *kvc_host_alloc(size_t bytes);
-void kvc_host_free(void *memory, size_t bytes); /* `bytes` as allocated; NULL is allowed */
+void kvc_host_free(void *memory, size_t bytes); /* frees memory of kvc_host_alloc; `bytes` is the size passed there;
+                                                 * NULL is allowed */
 
 /* Areas are aligned pieces of memory that may become huge pages (areas.c). */
 #define KVC_AREA_BYTES ((size_t)2 << 20)
 unsigned char *kvc_areas_map(size_t bytes); /* reserves aligned address space; NULL if there is none */
 void kvc_areas_unmap(unsigned char *memory, size_t bytes);
 void kvc_area_uses_huge_pages(unsigned char *area);      /* the whole area must be in use; it becomes resident */
-void kvc_area_plain(unsigned char *areas, size_t bytes); /* returns whole areas to small pages */
+void kvc_area_plain(unsigned char *areas, size_t bytes); /* makes whole areas use small pages again */
 /* Returns zeroed memory in shared areas, for allocations of up to two areas. It is not resident until it is touched or
  * becomes a huge page. */
 void *kvc_areas_take(struct kvc_cpu *cpu, size_t bytes);
 void kvc_areas_free(struct kvc_cpu *cpu, void *memory, size_t bytes);
 void kvc_areas_close(struct kvc_cpu *cpu);
 
-/* Returns the number of rows of all matrices of a weight, and one of these rows. */
+/* Return the number of rows of all matrices of a weight, and the address of one of these rows. */
 static inline uint64_t kvc_weight_rows(const struct kvc_weight *w) {
     return w->experts ? w->experts * w->outputs : w->outputs;
 }
@@ -133,16 +135,18 @@ void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *for
 #define KVC_CPU_FILL(NAME, name, build) void kvc_cpu_fill_##name(struct kvc_ops *table);
 KVC_CPU_PATHS(KVC_CPU_FILL)
 #undef KVC_CPU_FILL
-bool kvc_cpu_path_runs(enum kvc_cpu_path path); /* part of this build and supported by this CPU */
+bool kvc_cpu_path_runs(enum kvc_cpu_path path); /* true if the instruction set is part of this build and this CPU
+                                                 * supports it */
 const char *kvc_cpu_path_name(enum kvc_cpu_path path);
-/* Returns the kernels for attention as products of integers (simd/integers). */
+/* Returns the kernels for integer attention (simd/integers). */
 const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path);
 void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table);
 kvc_pack_rows *kvc_cpu_path_pack(enum kvc_cpu_path path);
-/* Finds the instruction set that `name` names. If `name` is NULL, KVCULL_CPU names it; without that variable the best
- * one is chosen. */
+/* Finds the instruction set called `name`. If `name` is NULL, the variable KVCULL_CPU gives the name; if that is unset,
+ * the best instruction set is chosen. */
 enum kvc_status kvc_cpu_path_find(const char *name, enum kvc_cpu_path *path, struct kvc_error *error);
-enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error); /* prepares --math=fast */
+enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error); /* replaces operations for
+                                                                                  * --math=fast */
 
 static inline void *kvc_span_data(struct kvc_span span) {
     KVC_ASSERT(span.buffer && span.offset <= span.buffer->bytes);

@@ -8,7 +8,7 @@
 #if defined(KVC_OPENBLAS)
 
 #define FAST_ROWS 16u     /* the smallest batch that OpenBLAS computes */
-#define FAST_OUTPUTS 512u /* outputs dequantized at a time */
+#define FAST_OUTPUTS 512u /* number of outputs that are dequantized at a time */
 
 struct widening {
     const struct kvc_weight *w;

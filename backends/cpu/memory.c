@@ -160,7 +160,7 @@ void kvc_cpu_zero(struct kvc_device *device, struct kvc_span span, size_t bytes)
 
 enum kvc_status kvc_cpu_sync(struct kvc_device *device, struct kvc_error *error) {
     struct kvc_cpu *cpu = (struct kvc_cpu *)device;
-    enum kvc_status status = cpu->failure; /* no lock: no operation is running now */
+    enum kvc_status status = cpu->failure; /* needs no lock, because no operation is running now */
     cpu->failure = KVC_OK;
     return status == KVC_OK ? KVC_OK : kvc_fail(error, status, "%s: %s", device->name, cpu->failure_text);
 }

@@ -1,4 +1,4 @@
-/* pack.c - weights of fifteen bits: allocates them, fills them on all threads, and frees them with their weight. */
+/* pack.c - 15-bit copies of weights: allocates them, fills them on all threads, and frees each with its weight. */
 #include <stdlib.h>
 
 #include "backends/cpu/cpu.h"

@@ -51,7 +51,7 @@ const char *kvc_cpu_path_name(enum kvc_cpu_path path) { return paths[path].name;
 
 void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table) { paths[path].fill(table); }
 
-/* The vectors of a path change nothing here: memory limits the speed. */
+/* All instruction sets of a CPU family share one function: memory limits the speed, so wider vectors would not help. */
 kvc_pack_rows *kvc_cpu_path_pack(enum kvc_cpu_path path) {
 #if defined(KVC_X86_SIMD)
     if (path >= KVC_CPU_AVX2)
@@ -101,8 +101,8 @@ const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path) 
 #if defined(KVC_X86_SIMD)
 enum { HAS_AVX2 = 1, HAS_AVX_VNNI = 2, HAS_AVX512 = 4, HAS_AVX512_VNNI = 8, HAS_AMX = 16 };
 
-/* The extensions that the CPU has and whose registers the system saves. Reads CPUID directly: some compilers' runtime
- * libraries lack __builtin_cpu_supports, and older compilers do not know the name "avxvnni". */
+/* Returns the extensions that the CPU has and whose registers the system saves. Reads CPUID directly: some compilers'
+ * runtime libraries lack __builtin_cpu_supports, and older compilers do not know the name "avxvnni". */
 static unsigned x86_extensions(void) {
     const unsigned avx512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
     unsigned a, b, c, d, saved, has = 0;
@@ -110,16 +110,17 @@ static unsigned x86_extensions(void) {
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA) || !(c & bit_F16C))
         return 0;
     __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
-    if ((saved & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2)) /* XMM, YMM */
+    if ((saved & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2)) /* the system saves XMM
+                                                                                                * and YMM */
         return 0;
     has = HAS_AVX2;
-    if ((saved & 0xe0) == 0xe0 && (b & avx512) == avx512) /* ZMM and masks */
+    if ((saved & 0xe0) == 0xe0 && (b & avx512) == avx512) /* the system saves ZMM and masks */
         has |= c >> 11 & 1 ? HAS_AVX512 | HAS_AVX512_VNNI : HAS_AVX512;
-    /* tiles, and their products of bytes; their shapes and contents are saved */
+    /* the CPU has AMX tiles and their byte products; the system saves tile shapes and contents */
     if ((has & HAS_AVX512_VNNI) && (d >> 24 & 3) == 3 && (saved >> 17 & 3) == 3)
         has |= HAS_AMX;
 #if defined(KVC_EVEX_VNNI)
-    /* Compiled to AVX-512's form of the same instructions, to test them on a CPU that has only that form. */
+    /* This build encodes AVX-VNNI's instructions as AVX-512 does, to test them on a CPU that has only that encoding. */
     return has & HAS_AVX512_VNNI ? has | HAS_AVX_VNNI : has;
 #else
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1) ? has | HAS_AVX_VNNI : has;

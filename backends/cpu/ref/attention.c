@@ -11,7 +11,7 @@ struct work {
     float *maximum;              /* [tiles, G] */
     float *sum;                  /* [tiles, G] */
     float *out;                  /* [tiles, G, d] */
-    uint32_t *slot;              /* [KVC_TILE], UINT32_MAX if the entry is masked */
+    uint32_t *slot;              /* [KVC_TILE]: slots; UINT32_MAX if the entry is masked */
     bool *any;                   /* [tiles], true if the tile has an entry that is not masked */
 };
 
@@ -30,7 +30,7 @@ static void add_values(const struct work *w, const struct kvc_view *view, uint32
     }
 }
 
-/* Computes the output of one query and one group of channels, from channel c on, as integers. */
+/* Computes channels of one query's output, one group that begins at channel c, with integer arithmetic. */
 static void sum_values(const struct work *w, const struct kvc_view *view, uint32_t count, const float *p, uint32_t c,
                        float *o) {
     const enum kvc_type type = view->lists->format.value.type;

@@ -5,7 +5,7 @@
 #include "core/base/delta.h"
 
 /* Returns channel c of the input row that is `back` rows before row i of a segment. The row is in x if the segment
- * contains it, otherwise in the rows stored in the state. */
+ * contains it, otherwise it is among the rows stored in the state. */
 static float input_at(const float *x, const float *kept, uint32_t channels, uint32_t taps, uint32_t i, uint32_t back,
                       uint32_t c) {
     return back <= i ? x[(size_t)(i - back) * channels + c] : kept[(size_t)(taps - 1 + i - back) * channels + c];

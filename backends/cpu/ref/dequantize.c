@@ -21,7 +21,7 @@ static float value(enum kvc_type type, const unsigned char *row, uint64_t k) {
         return KVC_DEQUANTIZE_##NAME(*b, k % (elements));                                                              \
     }
         KVC_ALL_BLOCK_TYPES(VALUE, )
-    case KVC_Q4H: /* types of cache entries only */
+    case KVC_Q4H: /* only cache entries have these types */
     case KVC_Q5H:
     case KVC_Q6H:
     case KVC_ANY_TYPE:

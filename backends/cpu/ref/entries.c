@@ -85,7 +85,7 @@ static void load_side(const struct lag *w, uint32_t index, bool values, float *x
         KVC_REF(load_key)(w->lists, w->h, slot, x);
 }
 
-/* Returns the spread s of w->x relative to low and high. */
+/* Returns s, the standard deviation of w->x after its channels are scaled from low .. high to 0 .. 1. */
 static float spread(const struct lag *w) {
     for (uint32_t c = 0; c < w->d; c++)
         w->t[c] = w->high[c] > w->low[c] ? kvc_div(w->x[c] - w->low[c], w->high[c] - w->low[c]) : 0.0f;
@@ -95,8 +95,8 @@ static float spread(const struct lag *w) {
     return w->d > 1 ? kvc_sqrt(kvc_div(kvc_ref_dot(w->t, w->t, w->d), (float)(w->d - 1))) : 0.0f;
 }
 
-/* Computes the softmax of the spreads of the partition's entries. For keys, the result is written to raw; for values,
- * it is averaged with raw. */
+/* Computes the softmax of s over the partition's entries. For keys, writes the result to raw; for values, averages it
+ * with raw. */
 static void add_side(const struct lag *w, uint32_t first, bool values) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};
     for (uint32_t i = 0; i < w->lag; i++) {

@@ -30,7 +30,7 @@ static void store_u16(unsigned char *at, kvc_u16 bits) {
     at[1] = (unsigned char)(bits >> 8);
 }
 
-/* Stores the code of channel e of a group of n channels. All bytes of the group were zero before. */
+/* Stores the code of channel e in a group of n channels. The group's bytes must be zero before the first call. */
 static void store_code(enum kvc_type type, unsigned char *q, uint32_t n, uint32_t e, int code) {
     unsigned char *high = q + kvc_min_u32(n, 16);
     if (type == KVC_Q8_0) {
@@ -62,7 +62,7 @@ static int code_of(enum kvc_type type, float x, float scale, float minimum) {
     }
 }
 
-/* Stores n values, at most one group. Returns 1 if the scale or the minimum saturated. */
+/* Stores n values, at most one group. Returns 1 if the scale or the minimum saturated, otherwise 0. */
 static uint32_t store_group(enum kvc_type type, unsigned char *group, const float *x, uint32_t n) {
     float least = x[0], largest = x[0], minimum = 0.0f, top, by;
     unsigned char *q = group + (type == KVC_Q4_1 ? 4 : 2);

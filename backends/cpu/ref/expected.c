@@ -48,7 +48,7 @@ static void close_moments(const struct expected *w, uint32_t head) {
                 kvc_fma(-w->mean[b], w->mean[c], kvc_div(sum[(size_t)(b + 1) * w->d + c], n));
 }
 
-/* Loads the key, or the value, at an index of the list. */
+/* Loads the key or the value at an index of the list. */
 static void load_side(const struct expected *w, uint32_t index, bool values, float *x) {
     const struct kvc_lists *lists = w->call->lists;
     const uint32_t slot = kvc_list_slot(lists, w->h, index);

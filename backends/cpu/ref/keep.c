@@ -57,7 +57,7 @@ struct candidate {
     uint32_t head, index;
 };
 
-/* Sorts by key, descending. Ties are sorted by head and index, ascending. */
+/* Sorts by key, descending. Entries with equal keys are sorted by head and index, ascending. */
 static int keep_compare(const void *a, const void *b) {
     const struct candidate *x = a, *y = b;
     if (x->key != y->key)

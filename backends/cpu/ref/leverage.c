@@ -1,5 +1,5 @@
-/* leverage.c - compactor's scores: attention without a causal mask within chunks, the leverage of keys, and a mix of
- * both in units of their standard deviation. */
+/* leverage.c - compactor's scores: attention within chunks without a causal mask, the leverage of keys, and the
+ * weighted sum of both after each is standardized. */
 #include <string.h>
 
 #include "core/base/assert.h"
@@ -146,7 +146,7 @@ static void rotate_back(const struct leverage *w, uint32_t index, float *x) {
     }
 }
 
-/* Adds tile [n] to sum [n] and sets tile to 0. */
+/* Adds tile [n] to sum [n], then sets tile to 0. */
 static void close_tile(float *sum, float *tile, size_t n) {
     for (size_t c = 0; c < n; c++)
         sum[c] = sum[c] + tile[c];
@@ -245,7 +245,7 @@ void KVC_REF(leverage_scores)(struct kvc_device *device, const struct kvc_levera
 
 /* ---- standard_mix ---- */
 
-/* Returns the sum of x over all lists, or with `squares` the sum of (x - mean)^2. *n is the number of values. */
+/* Returns the sum of x over all lists or, with `squares`, the sum of (x - mean)^2. *n receives the number of values. */
 static float sum_lists(const struct kvc_standard_mix *args, struct kvc_span x, bool squares, float mean, uint32_t *n) {
     float all = 0.0f;
     *n = 0;

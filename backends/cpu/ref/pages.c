@@ -65,7 +65,8 @@ static void add_key(struct kvc_pages *pages, uint32_t d, uint32_t h, uint32_t pl
     }
 }
 
-/* Return the number of entries of head h in the view (or in the list if view is NULL), and the slot of one of them. */
+/* Return the number of entries of head h in the view (or in the list if view is NULL), and the slot of one such
+ * entry. */
 static uint32_t places_of(const struct kvc_lists *lists, const struct kvc_read_list *view, uint32_t h) {
     return view ? ((const uint32_t *)view->count->data)[h] : kvc_list_count(lists, h);
 }

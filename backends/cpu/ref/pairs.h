@@ -38,7 +38,7 @@ static inline void kvc_number_pairs(const struct kvc_route *args) {
         first[expert[i] + 1]++;
     for (uint32_t e = 0; e < args->experts; e++)
         first[e + 1] += first[e];
-    for (uint32_t i = 0; i < pairs; i++) { /* afterwards first[e] has grown to the old first[e + 1] */
+    for (uint32_t i = 0; i < pairs; i++) { /* after this loop, first[e] has the old value of first[e + 1] */
         pair[i] = first[expert[i]]++;
         row[pair[i]] = i / args->used;
     }
@@ -52,14 +52,14 @@ static inline struct kvc_int16_packed kvc_expert_packed(const struct kvc_weight 
                                                        w->packed.scale + before * kvc_int16_blocks(w->inputs)}
                            : w->packed;
 }
-/* Makes a weight of one expert's matrix. */
+/* Declares w, a weight that is the matrix of expert e. */
 #define KVC_EXPERT_WEIGHT(w, e)                                                                                        \
     {                                                                                                                  \
         .type = (w)->type, .outputs = (w)->outputs, .inputs = (w)->inputs, .row_bytes = (w)->row_bytes,                \
         .data = (w)->expert[e], .packed = kvc_expert_packed(w, e)                                                      \
     }
 
-/* Returns the linear layer of expert e and its pairs. *w receives the expert's matrix. */
+/* Returns the linear layer of expert e for its pairs. *w receives the expert's matrix. */
 static inline struct kvc_linear_int8 kvc_int8_expert(const struct kvc_expert_linear_int8 *args, uint32_t e,
                                                      struct kvc_weight *w) {
     const uint32_t *first = kvc_span_data(args->first);
@@ -71,7 +71,7 @@ static inline struct kvc_linear_int8 kvc_int8_expert(const struct kvc_expert_lin
     return linear;
 }
 
-/* The same for int16. */
+/* Does the same for int16. */
 static inline struct kvc_linear_int16 kvc_int16_expert(const struct kvc_expert_linear_int16 *args, uint32_t e,
                                                        struct kvc_weight *w) {
     const uint32_t *first = kvc_span_data(args->first);

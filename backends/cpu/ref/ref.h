@@ -28,10 +28,10 @@ void KVC_REF(rotate)(float *y, const float *x, const float *cosine, const float 
                      bool interleaved);
 /* Dequantizes the values first .. first + count - 1 of a weight row to out. */
 void KVC_REF(dequantize)(enum kvc_type type, const unsigned char *row, uint64_t first, uint64_t count, float *out);
-/* A kvc_pack_rows. */
+/* quantizes weights to int16; has the type kvc_pack_rows */
 void kvc_ref_pack_int16(const struct kvc_weight *w, size_t first, size_t last);
-/* Load the key or value [d] of a slot as float32, and store one. The store functions return the number of values that
- * saturated. */
+/* Load the key or the value of a slot as float32 [d], and store them. The store functions return the number of values
+ * that saturated. */
 void KVC_REF(load_key)(const struct kvc_lists *lists, uint32_t h, uint32_t slot, float *out);
 void KVC_REF(load_value)(const struct kvc_lists *lists, uint32_t h, uint32_t slot, float *out);
 uint32_t KVC_REF(store_key)(const struct kvc_lists *lists, uint32_t h, uint32_t slot, const float *x);
@@ -40,7 +40,7 @@ uint32_t KVC_REF(store_value)(const struct kvc_lists *lists, uint32_t h, uint32_
 /* Transforms x [d] as the operation hadamard does. */
 void KVC_REF(transform)(float *x, uint32_t d);
 
-/* A group of a row whose type has groups. */
+/* A group of values of a row, for types that store values in groups. */
 struct kvc_ref_group {
     float scale, minimum;
     kvc_i32 quant[KVC_ENTRY_GROUP];
@@ -72,19 +72,19 @@ static inline float kvc_ref_dot(const float *a, const float *b, size_t K) {
 /* A query [d] whose dot products with keys are computed. */
 struct kvc_ref_query {
     const float *q;
-    kvc_i32 *quant; /* [d], or NULL: the query is multiplied as floats */
-    float *scale;   /* [groups of d] */
+    kvc_i32 *quant; /* [d], or NULL if the query is multiplied in float */
+    float *scale;   /* [groups of d]: the scales of quant */
 };
-/* Returns the number of floats that KVC_REF(open_query) needs as memory for a query. */
+/* Returns the number of floats of the memory that KVC_REF(open_query) needs for a query. */
 static inline size_t kvc_ref_query_floats(size_t d) { return d + (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP; }
-/* Quantizes q [d] to `memory` if the entries are multiplied as integers. */
+/* Opens the query q [d]. If the entries are multiplied as integers, q is quantized to `memory`. */
 struct kvc_ref_query KVC_REF(open_query)(struct kvc_scoring scoring, const struct kvc_entry_format *format,
                                          const float *q, float *memory);
-/* Returns the dot product of the query with the key of a slot; key [d] is the same key as floats. */
+/* Returns the dot product of the query and the key of a slot. `key` [d] is the same key in float32. */
 float KVC_REF(dot_key)(const struct kvc_ref_query *query, const struct kvc_lists *lists, uint32_t h, uint32_t slot,
                        const float *key);
 
-/* Returns the score of a dot product. `scale` comes from kvc_score_scale; cap 0 means no cap. */
+/* Returns the attention score of a dot product. `scale` comes from kvc_score_scale; cap 0 means no cap. */
 static inline float kvc_ref_score(float dot, float scale, float cap) {
     const float s = dot * scale;
     return cap != 0.0f ? kvc_capped(s, cap) : s;
@@ -110,7 +110,7 @@ static inline float *kvc_list_column(const struct kvc_lists *lists, uint32_t h, 
 struct kvc_view {
     const struct kvc_lists *lists;
     const uint32_t
-        *indices; /* indices of these entries (a read list), or NULL if they are the indices 0 .. places - 1 */
+        *indices; /* a read list: the indices of these entries; NULL if the entries have the indices 0 .. places - 1 */
     uint32_t head, places, visible; /* indices from `visible` on are masked */
     int64_t oldest;                 /* entries at positions below this are masked */
 };
@@ -130,8 +130,8 @@ static inline struct kvc_view kvc_view_of(const struct kvc_lists *lists, const s
     return view;
 }
 
-/* Returns the view of one query of w. If w has no causal offsets, the query sees the entries at positions up to its
- * own. */
+/* Returns the view of one query of w. If w has no causal offsets, the query sees the entries whose positions are at
+ * most its own. */
 static inline struct kvc_view kvc_view_of_query(const struct kvc_probabilities *w, uint32_t query, uint32_t h) {
     int32_t position = ((const int32_t *)kvc_span_data(w->positions))[query];
     uint32_t causal_offset = 0, count = kvc_list_count(w->lists, h);

@@ -39,7 +39,7 @@ void KVC_REF(norm)(struct kvc_device *device, const struct kvc_norm *args) {
     for (uint32_t i = 0; i < args->rows; i++) {
         float *y = (float *)kvc_span_data(args->y) + (size_t)i * args->K;
         const float *x = (const float *)kvc_span_data(args->x) + (size_t)i * args->K;
-        const size_t own = args->heads ? (size_t)(i % args->heads) * args->K : 0; /* offset of the row's w and bias */
+        const size_t own = args->heads ? (size_t)(i % args->heads) * args->K : 0; /* offset of this row's w and bias */
         const float *w = (const float *)kvc_span_data(args->w) + own;
         if (args->centred) {
             const float *bias = args->bias.buffer ? (const float *)kvc_span_data(args->bias) + own : NULL;

@@ -9,7 +9,7 @@ struct row {
     struct kvc_view view;
     struct kvc_ref_query *query; /* [G] */
     float *a, *key;              /* [G, places], undefined if slot is UINT32_MAX; [d] */
-    float *quants;               /* memory of the queries */
+    float *quants;               /* memory for quantized queries */
     uint32_t *slot;              /* [places] */
 };
 
@@ -47,7 +47,7 @@ static void open_queries(const struct kvc_probabilities *w, size_t at, float *qu
                                        quants + g * each);
 }
 
-/* Computes M and L of x over the entries that are not masked, with the tiles and the merge of attention. */
+/* Computes M and L of x over the entries that are not masked, in tiles that are merged as in attention. */
 static void softmax_of(const struct row *row, const float *x, float *maximum, float *sum) {
     const uint32_t places = row->view.places;
     float M = -kvc_infinity(), L = 0.0f;
@@ -301,7 +301,7 @@ void KVC_REF(ring_write)(struct kvc_device *device, const struct kvc_ring_write 
 }
 
 /* Computes M and L of one ring row's logits over the entries of head h at positions below `recent`. Tiles cover 256
- * indices and are merged in ascending order, as in attention. Without such an entry M is -inf and L is 0. */
+ * indices and are merged in ascending order, as in attention. If there is no such entry, M is -inf and L is 0. */
 static void row_softmax(const struct kvc_lists *lists, uint32_t h, const float *row, int64_t recent, float *maximum,
                         float *sum) {
     uint32_t count = kvc_list_count(lists, h);

@@ -15,12 +15,12 @@ struct scored {
     uint32_t *channel;           /* [dims], ascending */
     bool *positive;              /* [dims] */
     float *key;                  /* [d] */
-    float *quants;               /* memory of the query */
+    float *quants;               /* memory for the quantized query */
     struct kvc_ref_query query;  /* the query head whose exact scores are computed */
     float *score;                /* [units]: scores of one query head, then its probabilities */
 };
 
-/* Sorts by score, descending. Ties are sorted by index, ascending. */
+/* Sorts by score, descending. Units with equal scores are sorted by index, ascending. */
 static int select_compare(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? 1 : x > y ? -1 : 0;
@@ -32,7 +32,7 @@ static uint64_t sort_key(float score, uint32_t index) {
 
 static void select_channels(struct scored *s, uint64_t *order) {
     uint32_t found = 0;
-    bool *chosen = (bool *)s->score; /* uses the memory of the scores, which are computed later */
+    bool *chosen = (bool *)s->score; /* this memory is free: the scores are computed later */
     for (uint32_t c = 0; c < s->d; c++) {
         float sum = 0.0f;
         for (uint32_t g = 0; g < s->group; g++)
@@ -119,7 +119,7 @@ static void softmax(const struct scored *s, uint32_t g) {
         KVC_TREE32(lane);
         L = L + lane[0];
     }
-    const float E = L; /* without the sink */
+    const float E = L; /* L without the sink */
     if (s->call->sinks.buffer && E != 0.0f)
         L = kvc_join_sink(L, M, ((const float *)kvc_span_data(s->call->sinks))[g]);
     share = kvc_div(1.0f, L);
@@ -129,7 +129,7 @@ static void softmax(const struct scored *s, uint32_t g) {
         s->score[i] = seen(s, i) ? s->score[i] * share : 0.0f;
 }
 
-/* Counts how many of a page's minima and maxima its bound needs: for each channel the minimum, the maximum or both. */
+/* Returns how many of a page's minima and maxima its bound reads: for each channel the minimum, the maximum or both. */
 static uint32_t sides_of(const struct scored *s) {
     uint32_t sides = 0;
     for (uint32_t c = 0; c < s->d; c++) {
@@ -216,7 +216,7 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
     }
 }
 
-/* Marks the entries of head h that are read. With pages these are the entries of the best pages. */
+/* Marks the entries of head h that the step reads. With pages, these are the entries of the best pages. */
 static void select_choose(const struct kvc_select_reads *call, uint32_t h, uint32_t places, uint64_t *order,
                           bool *read) {
     const float *score = (const float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
@@ -294,8 +294,8 @@ static uint32_t next_place(const uint32_t *indices, uint32_t place, uint32_t ind
     return indices ? place : index;
 }
 
-/* Returns the sum of the weights of the read entries whose keys are at least `least`. *equal receives the number of
- * entries whose key is `least`. */
+/* Returns the sum of the weights of the read entries whose sort keys are at least `least`. *equal receives the number
+ * of entries whose sort key is `least`. */
 static uint64_t weight_from(const struct cut *c, const uint32_t *indices, const uint32_t *read, uint32_t count,
                             uint32_t least, uint32_t *equal) {
     uint64_t sum = 0;
@@ -335,7 +335,8 @@ void KVC_REF(cut_reads)(struct kvc_device *device, const struct kvc_cut_reads *a
         need = (total * args->share + 65535) / 65536;
         if (need == 0 || weight_from(&c, view.indices, read, *count, 0, &equal) < need)
             continue;
-        /* finds, from the highest bit down, the highest threshold at which the weights still add up to `need` */
+        /* finds the highest threshold at which the weights add up to at least `need`, one bit at a time from the
+         * highest bit down */
         for (uint32_t bit = 0x80000000u; bit; bit >>= 1)
             if (weight_from(&c, view.indices, read, *count, least | bit, &equal) >= need)
                 least |= bit;
@@ -343,7 +344,7 @@ void KVC_REF(cut_reads)(struct kvc_device *device, const struct kvc_cut_reads *a
         for (uint32_t i = 0, same = 0; i < *count; i++) {
             place = next_place(view.indices, place, read[i]);
             const uint32_t unit = place / c.page, key = kvc_score_key(c.score[unit]), q = unit_weight(&c, unit);
-            above = from - (uint64_t)equal * q; /* the sum of the entries with larger keys */
+            above = from - (uint64_t)equal * q; /* the sum over the entries with larger keys */
             uint64_t few = key == least ? (need - above + q - 1) / q : 0;
             if (args->whole)
                 few = (few + c.page - 1) / c.page * c.page;

@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 struct bump {
-    unsigned char *base; /* NULL: only count the bytes */
+    unsigned char *base; /* NULL: the allocator only counts bytes */
     size_t used;
 };
 

@@ -82,7 +82,7 @@ static uint32_t store_group(unsigned char *group, const float *x, size_t n) {
         vf v = vf_div(vf_load(x + c), vf_set(scale));
         v = vf_select(vf_less(limit, v), limit, v);
         v = vf_select(vf_less(v, least), least, v);
-        v = vf_add(v, magic); /* the low bits of the sum are the integer */
+        v = vf_add(v, magic); /* the low bits of the float v are now the rounded integer */
         vi_store_i8(group + 2 + c, vi_sub(vf_bits(v), vf_bits(magic)));
     }
     for (; c < n; c++)
@@ -90,7 +90,7 @@ static uint32_t store_group(unsigned char *group, const float *x, size_t n) {
     return kvc_q8_saturates(amax) ? 1 : 0;
 }
 
-/* Finds the smallest and the largest of x [n]. Returns true if one is a NaN; both are undefined then. */
+/* Finds the smallest and the largest of x [n]. Returns true if x has a NaN; the results are undefined then. */
 INLINE bool group_range(const float *x, size_t n, float *least, float *largest) {
     bool nan = false;
     *least = *largest = x[0];
@@ -122,7 +122,7 @@ INLINE bool group_range(const float *x, size_t n, float *least, float *largest) 
     return nan;
 }
 
-/* Writes the codes of n values, which are their quants plus `offset`. */
+/* Writes the codes of n values. A code is a quant plus `offset`. */
 static void group_codes(enum kvc_type type, const float *x, size_t n, float scale, float minimum, int offset,
                         kvc_i8 *code) {
     const float low = type == KVC_Q4_1 ? 0.0f : (float)-offset, high = type == KVC_Q4_1 ? 15.0f : (float)(offset - 1);
@@ -147,7 +147,8 @@ static void group_codes(enum kvc_type type, const float *x, size_t n, float scal
         code[e] = (kvc_i8)(kvc_group_quant(x[e] - minimum, scale, low, high) + offset);
 }
 
-/* Stores x [n] as one group of fewer than eight bits. Returns 1 if its scale or minimum saturated. */
+/* Stores x [n] as one group in a type of fewer than eight bits. Returns 1 if the scale or the minimum saturated,
+ * otherwise 0. */
 static uint32_t store_packed(enum kvc_type type, unsigned char *group, const float *x, size_t n) {
     const int offset = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 ? 0 : 8;
     float least, largest, minimum = 0.0f;

@@ -16,7 +16,8 @@ struct delta_job {
 
 /* ---- convolve ---- */
 
-/* Returns channels c .. c + LANES - 1 of row i - back of the segment. Rows before the segment come from `kept`. */
+/* Returns channels c .. c + LANES - 1 of the row that is `back` rows before row i. Rows before the segment come from
+ * `kept`. */
 INLINE vf convolve_input(const float *x, const float *kept, const struct kvc_convolve *args, size_t i, size_t back,
                          size_t c) {
     const float *row =

@@ -12,7 +12,7 @@ struct pool_job {
     const struct kvc_lists *lists;
     float *out;
     const float *in;
-    uint32_t rows, stride, kernel; /* rows: rows of scores per head */
+    uint32_t rows, stride, kernel; /* rows: number of rows of scores per head */
     uint64_t tail;
     enum kvc_pooling pooling;
 };
@@ -159,8 +159,8 @@ static uint32_t count_above(const int32_t *keys, uint32_t n, int32_t bound) {
     return sum;
 }
 
-/* Returns the top-th highest of keys [n], 0 < top <= n. Bit by bit, it finds the highest bound that at least `top` keys
- * reach. */
+/* Returns the top-th highest of keys [n], 0 < top <= n. Sets the result bit by bit to the highest bound that at least
+ * `top` keys reach. */
 static int32_t threshold(const int32_t *keys, uint32_t n, uint32_t top) {
     uint32_t found = 0; /* the bound as an unsigned key */
     KVC_ASSERT(top > 0 && top <= n);
@@ -294,7 +294,7 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
         if (!keys)
             return;
         make_keys(keys, score, candidates);
-        if (top == candidates - 1 && !ties) { /* one entry is evicted */
+        if (top == candidates - 1 && !ties) { /* exactly one entry is evicted */
             const uint32_t gone = last_lowest(keys, candidates);
             next = count_up(next, low, gone);
             next = count_up(next, low + gone + 1, candidates - gone - 1);
@@ -337,7 +337,8 @@ static void shares(struct kvc_device *device, const struct kvc_shares *args) {
     size_t padded = 0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
-        share[h] = args->tail < count ? count - (uint32_t)args->tail : 0; /* at first all entries that may be chosen */
+        share[h] = args->tail < count ? count - (uint32_t)args->tail : 0; /* at first, a head's share is all entries
+                                                                           * that may be chosen */
         all += share[h];
         padded += (share[h] + LANES - 1) / LANES * LANES;
     }

@@ -1,11 +1,10 @@
-/* keep_ring.h - template: finds the entry to evict by the sums over a ring buffer of recent queries, without reading
- * all of its rows.
+/* keep_ring.h - template: finds the entry with the lowest sum over a ring buffer of recent queries, to evict it,
+ * without reading all rows of the buffer.
  *
- * A decode step evicts one entry, so only the lowest sum matters. Sums of blocks of rows are stored as well. They were
- * added in another order, so they give each entry's sum only up to rounding. The rounding error has a bound: all terms
- * are positive, so a sum of n terms is off by less than n half units in the last place. Only the entries that may have
- * the lowest sum are then summed exactly, in the defined order.
- */
+ * A decode step evicts one entry, so only the lowest sum matters. Sums of blocks of rows are stored as well. These add
+ * the rows in another order, so they give each entry's sum only up to rounding. The rounding error has a bound: all
+ * terms are positive, so a sum of n terms is off by less than n half units in the last place. Only the entries that may
+ * have the lowest sum are then summed exactly, in the defined order. */
 #ifndef KVC_SIMD_KEEP_RING_H
 #define KVC_SIMD_KEEP_RING_H
 
@@ -29,10 +28,9 @@ struct keep_ring_job {
 /* One head of the call. */
 struct ring_head {
     const struct keep_ring_job *job;
-    const uint32_t *order; /* NULL: slots are equal to indices */
+    const uint32_t *order; /* NULL: slots equal indices */
     const float *state;
-    uint32_t slots, used,
-        old; /* old: number of indices that may be evicted; used: one past the highest slot of these */
+    uint32_t slots, used, old; /* old: number of indices that may be evicted; used: the highest slot of these, plus 1 */
 };
 
 static struct ring_head open_ring_head(const struct keep_ring_job *job, uint32_t h) {
@@ -73,8 +71,8 @@ static void exact_sums(const struct ring_head *head, float *sums) {
         fuse_row(sums, ring_row_of(head, i), head->used, KVC_FUSE_SUM, i == 0);
 }
 
-/* Computes the sums of all entries up to rounding, by slot. Adds the rows of the newest row's block and the sums of the
- * other blocks. */
+/* Computes the sums of all entries by slot, up to rounding: adds the rows of the newest block and the stored sums of
+ * the other blocks. */
 static void near_sums(const struct ring_head *head, float *sums) {
     const struct kvc_ring *ring = head->job->ring;
     const uint32_t newest = (uint32_t)((ring->now - 1) % ring->ring), block = newest / KVC_RING_BLOCK;
@@ -87,8 +85,8 @@ static void near_sums(const struct ring_head *head, float *sums) {
             fuse_row(sums, ring_column_of(head, ring->sums + b), head->used, KVC_FUSE_SUM, false);
 }
 
-/* Computes keys [old] of the exact sums. If `wanted` [old] is not NULL, only entries with wanted == least get their
- * key; the others get INT32_MAX, so that they are never the lowest. */
+/* Computes keys [old] from the exact sums. If `wanted` [old] is not NULL, only the entries with wanted == least get
+ * their keys. The others get INT32_MAX, so that they are never the lowest. */
 static void all_keys(const struct ring_head *head, float *sums, const int32_t *wanted, int32_t least, int32_t *keys) {
     exact_sums(head, sums);
     for (uint32_t r = 0; r < head->old; r++) {
@@ -184,7 +182,7 @@ static void keep_ring_task(void *argument, size_t task, unsigned thread) {
     ((uint32_t *)job->kept->count->data)[h] = (uint32_t)(next - indices);
 }
 
-/* Returns true if the rule evicts at most one entry of every head, chosen by the sums. */
+/* Returns true if `keep` evicts at most one entry of every head, by the lowest sum. */
 static bool one_goes(const struct kvc_lists *lists, const struct kvc_keep *rule) {
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];

@@ -1,12 +1,12 @@
-/* gemm.h - template: products of fifteen bits for many rows. The weights of TILE_OUTPUTS outputs are packed into a
+/* gemm.h - template: linear layers in 15 bits for many rows. The weights of TILE_OUTPUTS outputs are packed into a
  * panel, and a tile of rows is multiplied by it block by block.
  *
- * A panel's block consists of groups of TILE_OUTPUTS words: the quants, two in a word; with VNNI, the high digits plus
- * 128, four in a word; the scales. A tile's block has the same groups of TILE_ROWS words, with signed high digits, and
- * with VNNI one more: -128 times the sum of the high digits. Blocks have room for 256 quants.
+ * A block of a panel consists of groups of TILE_OUTPUTS words: the quants, two per word; with VNNI, the high digits
+ * plus 128, four per word; the scales. A block of a tile has the same groups with TILE_ROWS words each. Its high digits
+ * are signed, and with VNNI a last group holds -128 times the sum of the high digits. Blocks have room for 256 quants.
  *
- * A sum of products in 32 bits wraps around. Without VNNI, eight products at a time are also shifted to the right by 14
- * and added. With VNNI, the products of the high digits give the bits beyond the 32 (canon.h). */
+ * A sum of products in 32 bits wraps around. A second sum recovers the upper bits: without VNNI, of sums of eight
+ * products, each shifted right by 14 bits; with VNNI, of the products of the high digits (canon.h). */
 #ifndef KVC_SIMD_INT16_GEMM_H
 #define KVC_SIMD_INT16_GEMM_H
 
@@ -15,9 +15,9 @@
 #include "backends/cpu/simd/int16/weights.h"
 #include "backends/cpu/simd/int8/gemm.h"
 
-#define WIDE_HIGH (PAIRS ? 0 : 64)                  /* words of high digits of a row */
+#define WIDE_HIGH (PAIRS ? 0 : 64)                  /* words of a row's high digits */
 #define WIDE_X_WORDS (128 + WIDE_HIGH + 1 + !PAIRS) /* words of a row's block */
-#define WIDE_W_WORDS (128 + WIDE_HIGH + 1)          /* of an output's */
+#define WIDE_W_WORDS (128 + WIDE_HIGH + 1)          /* words of an output's block */
 #define WIDE_X_BLOCK ((size_t)WIDE_X_WORDS * TILE_ROWS)
 #define WIDE_W_BLOCK ((size_t)WIDE_W_WORDS * TILE_OUTPUTS)
 
@@ -82,7 +82,7 @@ static void wide_pack_panel(const struct kvc_int8_call *call, size_t number, kvc
     }
 }
 
-/* Prepares a block of `parts` parts of one row, which is every TILE_ROWS-th word. */
+/* Prepares a block of one row: its `parts` parts of 32 quants. The row's words are TILE_ROWS words apart. */
 INLINE void wide_prepare_block(kvc_u32 *to, const kvc_i16 *quant, float scale, int parts) {
     kvc_u32 word[WIDE_X_WORDS];
     memcpy(word, quant, (size_t)parts * 64);
@@ -93,7 +93,7 @@ INLINE void wide_prepare_block(kvc_u32 *to, const kvc_i16 *quant, float scale, i
     for (int k = 0; k < parts; k++) {
         const __m256i *from = (const __m256i *)(const void *)(quant + 32 * k);
         const __m256i pair[2] = {_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1)}, high = high_digits(pair);
-        sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8((char)-128), high); /* 128, as an unsigned byte */
+        sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8((char)-128), high); /* the byte -128 is read as unsigned, 128 */
         _mm256_storeu_si256((__m256i *)(void *)(word + 8 * k), high);
     }
     for (int i = 0; i < parts * 8; i++)
@@ -114,18 +114,18 @@ static void wide_prepare(const struct kvc_int8_call *call, size_t first, size_t 
     }
 }
 
-/* Rounds I = 16384 * high + rest to floats (kvc_int16_float). */
+/* Converts I = 16384 * high + rest to float, rounded as in kvc_int16_float. */
 INLINE fv wide_float(iv high, iv rest) {
     const fv low = fv_of(iv_and(rest, iv_set(16383)));
     return fv_fma(fv_of(iv_add(high, iv_down(rest, 14))), fv_set(16384.0f), low);
 }
 
-/* The sums of a block: modulo 2^32, and high parts of them. */
+/* A block's sums: `wrapped` modulo 2^32, and `high`, from which the upper bits follow. */
 struct wide_sums {
     iv wrapped[TILE_ROWS][TILE_VECTORS], high[TILE_ROWS][TILE_VECTORS];
 };
 
-/* Adds the products of a word of each row and output, which are two quants, or with `high` four high digits. */
+/* Adds the products of one word of each row and output. A word holds two quants or, with `high`, four high digits. */
 INLINE void wide_word(iv to[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc_u32 *w, int rows, int high) {
     iv of_w[TILE_VECTORS];
     UNROLL
@@ -140,7 +140,7 @@ INLINE void wide_word(iv to[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kv
     }
 }
 
-/* Sums the products of a block's words, a multiple of four. The sums begin with the values in `sum`. */
+/* Adds the products of a block's words to the initial values in `sum`. `words` is a multiple of four. */
 INLINE void wide_words(struct wide_sums *sum, const kvc_u32 *x, const kvc_u32 *w, size_t words, int rows) {
 #if PAIRS
     for (size_t k = 0; k < words; k += 4) {
@@ -213,7 +213,7 @@ INLINE void wide_tile(const struct kvc_int8_call *call, const kvc_u32 *w, const 
         store_row(call, to[r], row + (size_t)r, n0);
 }
 
-/* Rows at a time. The vectors of a block's sums stay in registers. */
+/* Number of rows computed at a time, so that all sums of a block stay in registers. */
 #if BITS == 512 && !PAIRS
 #define WIDE_ROWS 6
 #define WIDE_EVERY(m) m(1) m(2) m(3) m(4) m(5) m(6)

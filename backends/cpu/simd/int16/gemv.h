@@ -1,17 +1,17 @@
-/* gemv.h - template: products of fifteen bits for few rows. A block of weights is read once for up to four rows. */
+/* gemv.h - template: linear layers in 15 bits for few rows. A block of weights is read once for up to four rows. */
 #ifndef KVC_SIMD_INT16_GEMV_H
 #define KVC_SIMD_INT16_GEMV_H
 
 #include "backends/cpu/simd/int16/weights.h"
 #include "backends/cpu/simd/int8/gemv.h"
 
-/* A block's sum, as eight elements: `wrapped` is the sum modulo 2^32; `high` is at most the sum divided by 2^14, and
- * less than that by at most 32 in all elements together, which is enough to tell the bits beyond the 32. */
+/* A block's sum, spread over eight elements. `wrapped` is the sum modulo 2^32. `high`, added over all elements, is at
+ * most the sum divided by 2^14 and at most 32 below that. Together they determine the sum. */
 struct wide_sum {
     __m256i wrapped, high;
 };
 
-/* Adds up to eight products of each element, whose sum fits in 32 bits. */
+/* Adds `products`: each element is the sum of up to eight products, which fits in 32 bits. */
 INLINE void wide_sum_add(struct wide_sum *sum, __m256i products) {
     sum->wrapped = _mm256_add_epi32(sum->wrapped, products);
     sum->high = _mm256_add_epi32(sum->high, _mm256_srai_epi32(products, 14));
@@ -32,8 +32,7 @@ INLINE float wide_finish(struct wide_sum sum, float w, float x, float to) {
     return kvc_int16_add(w, x, (kvc_i64)high * 16384 + rest, to);
 }
 
-/* Multiplies a block of an output's weights by that of R rows. `groups` is the distance of the rows' blocks. R is a
- * constant. */
+/* Multiplies a block of an output's weights by the same block of R rows. A row has `groups` blocks. R is a constant. */
 INLINE void wide_block(const struct wide_weights *u, const struct kvc_int16_group *x, size_t groups, float *sum,
                        const int R) {
     UNROLL
@@ -53,10 +52,10 @@ INLINE void wide_block(const struct wide_weights *u, const struct kvc_int16_grou
     }
 }
 
-#define WIDE_STREAMS 4 /* outputs computed at a time: one stream of weights would use half of the bandwidth */
+#define WIDE_STREAMS 4 /* outputs computed at a time: one stream of weights would reach half of the bandwidth */
 
-/* Computes R rows. The outputs are divided into ranges, and one output of each range is computed at a time, so that
- * each stream is read in order and the hardware fetches it ahead. R is a constant. */
+/* Computes R rows. The outputs are divided into WIDE_STREAMS ranges, and one output of each range is computed at a
+ * time. The weights of a range are read in order, so the hardware prefetches them. R is a constant. */
 INLINE void wide_few(const enum kvc_type type, const struct kvc_int8_call *call, size_t row, size_t first, size_t last,
                      const int R) {
     const size_t whole = call->K / 256, groups = (call->K + 255) / 256;

@@ -1,5 +1,5 @@
-/* neon.h - the kernels of int16 for CPUs with NEON, for int8/<path>.c. All numbers of rows use the same kernel: a group
- * of 256 weights is quantized once for up to 64 rows. */
+/* neon.h - the kernels of int16 for CPUs with NEON, for int8/<path>.c. One kernel serves any number of rows. It
+ * quantizes a group of 256 weights once for up to 64 rows. */
 #ifndef KVC_SIMD_INT16_NEON_H
 #define KVC_SIMD_INT16_NEON_H
 
@@ -9,10 +9,10 @@
 #include "backends/cpu/simd/int8/neon/gemv.h"
 #include "backends/cpu/simd/lanes/neon.h"
 
-#define WIDE_ROWS 64 /* rows for which weights are quantized once */
+#define WIDE_ROWS 64 /* number of rows that share one quantization of the weights */
 
-/* Converts four numbers of FP8 to floats. Their seven bits of exponent and fraction become those of an F16, whose
- * exponent bias is larger by 8. All ones are a NaN. */
+/* Converts four FP8 numbers to floats. The seven bits of exponent and fraction become those of an F16, whose exponent
+ * bias is larger by 8. If all seven are ones, the number is a NaN. */
 INLINE float32x4_t floats_of_e4m3(const unsigned char *from) {
     const uint16x4_t ones = vdup_n_u16(0xbf80), sign = vdup_n_u16(0x8000);
     kvc_u32 word;
@@ -31,13 +31,13 @@ INLINE float32x4_t wide_floats(const enum kvc_type type, const unsigned char *gr
         return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(group + 8 * i)), 16));
     if (type == KVC_F32)
         return vreinterpretq_f32_u8(vld1q_u8(group + 16 * i));
-    float scale; /* FP8: 128 weights have one scale, which precedes them */
+    float scale; /* FP8: 128 weights share a scale, which is stored before them */
     const unsigned char *block = group + i / 32 * 132;
     memcpy(&scale, block, sizeof scale);
     return vmulq_n_f32(floats_of_e4m3(block + 4 + 4 * (i % 32)), scale);
 }
 
-/* Quantizes the first `parts` times 32 weights of a group, which are a block. Returns their scale. */
+/* Quantizes the first `parts` times 32 weights of a group. These are a block. Returns the block's scale. */
 INLINE float wide_block(const enum kvc_type type, kvc_i16 *quant, const unsigned char *group, size_t parts) {
     float32x4_t v[64];
     uint32x4_t most = vdupq_n_u32(0);
@@ -55,8 +55,7 @@ INLINE float wide_block(const enum kvc_type type, kvc_i16 *quant, const unsigned
     return kvc_int16_scale(top);
 }
 
-/* Returns the sum of the products of the first `parts` times 32 numbers. Four sums of eight products each fit in 32
- * bits. */
+/* Returns the sum of the first `parts` times 32 products. Four sums of eight products each fit in 32 bits. */
 INLINE kvc_i64 wide_dot(const kvc_i16 *w, const kvc_i16 *x, size_t parts) {
     int64x2_t total = vdupq_n_s64(0);
     for (size_t b = 0; b < parts; b++, w += 32, x += 32) {
@@ -76,7 +75,7 @@ INLINE size_t wide_step(const enum kvc_type type) { /* bytes of a group */
     return type == KVC_F32 ? 1024 : type == KVC_FP8 ? 264 : 512;
 }
 
-/* Returns the number of runs of 32 in a group. */
+/* Returns the number of parts of 32 weights in a group. */
 INLINE size_t wide_parts(size_t K, size_t group) {
     const size_t left = K - 256 * group;
     return left < 256 ? left / 32 : 8;
@@ -125,7 +124,7 @@ INLINE void wide_row(const enum kvc_type type, kvc_i16 *quant, float *scale, con
         *scale++ = wide_block(type, quant + k, row, wide_parts(K, k / 256));
 }
 
-/* Quantizes rows first .. last - 1 of activations, which are weights of type F32. */
+/* Quantizes rows first .. last - 1 of activations, which wide_row treats as weights of type F32. */
 static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last) {
     const size_t K = args->K, blocks = (size_t)kvc_int16_blocks(K);
     const float *x = kvc_span_data(args->x);

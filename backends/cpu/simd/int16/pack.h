@@ -1,4 +1,4 @@
-/* pack.h - converts weights to fifteen bits once, for AVX2 (operation weight_pack). */
+/* pack.h - quantizes weights to 15 bits once, for AVX2 (operation weight_pack). */
 #ifndef KVC_SIMD_INT16_PACK_H
 #define KVC_SIMD_INT16_PACK_H
 

@@ -1,4 +1,4 @@
-/* pack_neon.h - converts weights to fifteen bits once, for NEON (operation weight_pack). */
+/* pack_neon.h - quantizes weights to 15 bits once, for NEON (operation weight_pack). */
 #ifndef KVC_SIMD_INT16_PACK_NEON_H
 #define KVC_SIMD_INT16_PACK_NEON_H
 

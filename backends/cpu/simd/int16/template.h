@@ -1,4 +1,4 @@
-/* template.h - the kernels of int16 for x86 CPUs, for int8/<path>.c, whose parameters they share. */
+/* template.h - the int16 kernels for x86 CPUs. int8/<path>.c includes it and defines its parameters. */
 #ifndef KVC_SIMD_INT16_TEMPLATE_H
 #define KVC_SIMD_INT16_TEMPLATE_H
 
@@ -6,7 +6,7 @@
 #include "backends/cpu/simd/int16/gemv.h"
 #include "backends/cpu/simd/simd.h"
 
-/* Quantizes rows first .. last - 1 of activations, as if they were weights of type F32. */
+/* Quantizes rows first .. last - 1 of activations, which are treated as weights of type F32. */
 static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last) {
     const size_t K = args->K, blocks = (K + 255) / 256;
     const float *x = kvc_span_data(args->x);
@@ -17,7 +17,8 @@ static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t fir
                           K);
 }
 
-/* The largest number of rows for which the weights are read twice, four rows at a time: packing them takes longer. */
+/* Up to this number of rows, the weights are read twice, for four rows at a time, because packing them would take
+ * longer. */
 #define WIDE_FEW 8
 
 static const struct kvc_int8_kernels wide_kernels = {.few = WIDE_FEW,

@@ -1,4 +1,4 @@
-/* weights.h - template: quantizes a block of 256 weights of a row to fifteen bits, in 256-bit vectors. */
+/* weights.h - template: quantizes a block of 256 weights of a row to 15 bits, in 256-bit vectors. */
 #ifndef KVC_SIMD_INT16_WEIGHTS_H
 #define KVC_SIMD_INT16_WEIGHTS_H
 
@@ -9,16 +9,16 @@
 #include "backends/cpu/simd/int8/parameters.h"
 #include "backends/cpu/simd/lanes/unroll.h"
 
-/* A block. The last one of a row may consist of fewer parts, each of 32 weights; the other parts are zeros. */
+/* A quantized block. The last block of a row may have fewer parts of 32 weights; its other parts are zeros. */
 struct wide_weights {
     __m256i quant[16];
     float scale;
 };
 
-/* A block in a row of weights. */
+/* The place of a block in a row of weights. */
 struct wide_place {
     const unsigned char *data;
-    const float *scale; /* of packed weights */
+    const float *scale; /* for packed weights only */
 };
 
 INLINE struct wide_place wide_row(const struct kvc_int8_call *call, size_t n) {
@@ -26,13 +26,13 @@ INLINE struct wide_place wide_row(const struct kvc_int8_call *call, size_t n) {
                                call->w_scale ? call->w_scale + n * ((call->K + 255) / 256) : NULL};
 }
 
-/* Returns the bytes of 256 weights. */
+/* Returns the size of 256 weights in bytes. */
 INLINE int wide_bytes(const enum kvc_type type) { return type == KVC_F32 ? 1024 : type == KVC_FP8 ? 264 : 512; }
 
 INLINE __m128i load_16_bytes(const unsigned char *from) { return _mm_loadu_si128((const __m128i *)(const void *)from); }
 
-/* Converts eight numbers of FP8 to floats. Their seven bits of exponent and fraction become those of an F16, whose
- * exponent bias is larger by 8. All ones are a NaN. */
+/* Converts eight FP8 numbers to floats. The seven bits of exponent and fraction become those of an F16, whose exponent
+ * bias is larger by 8. If all seven are ones, the number is a NaN. */
 INLINE __m256 floats_of_e4m3(const unsigned char *from) {
     const __m128i ones = _mm_set1_epi16((short)0xbf80), sign = _mm_set1_epi16((short)0x8000);
     const __m128i bytes = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)from));
@@ -49,13 +49,14 @@ INLINE __m256 wide_floats(const enum kvc_type type, const unsigned char *group, 
         return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_16_bytes(group + 16 * i)), 16));
     if (type == KVC_F32)
         return _mm256_loadu_ps((const float *)(const void *)(group + 32 * i));
-    float scale; /* FP8: 128 weights have one scale, which precedes them */
+    float scale; /* FP8: 128 weights share a scale, which is stored before them */
     const unsigned char *block = group + i / 16 * 132;
     memcpy(&scale, block, sizeof scale);
     return _mm256_mul_ps(floats_of_e4m3(block + 4 + 8 * (i % 16)), _mm256_set1_ps(scale));
 }
 
-/* Returns elements of 16 bits for F16 and BF16, otherwise of 32, of which the largest is the top of a part. */
+/* Returns elements whose maximum is the top (largest magnitude) of a part. They have 16 bits for F16 and BF16,
+ * otherwise 32. */
 INLINE __m256i magnitudes(const enum kvc_type type, const unsigned char *group, int part) {
     if (type == KVC_F16 || type == KVC_BF16) {
         const __m256i *w = (const __m256i *)(const void *)(group + 64 * part);
@@ -72,14 +73,14 @@ INLINE __m256i magnitudes(const enum kvc_type type, const unsigned char *group, 
     return most;
 }
 
-/* Returns the top of a block of `parts` parts as the bits of a float. */
+/* Returns the top of a block, its largest magnitude, as the bits of a float. The block has `parts` parts. */
 INLINE kvc_u32 wide_top(const enum kvc_type type, const unsigned char *group, int parts) {
     const bool halves = type == KVC_F16 || type == KVC_BF16;
     __m256i most = _mm256_setzero_si256();
     for (int part = 0; part < parts; part++)
         most = halves ? _mm256_max_epi16(most, magnitudes(type, group, part))
                       : _mm256_max_epi32(most, magnitudes(type, group, part));
-    if (halves) /* the larger one of each pair, in 32 bits */
+    if (halves) /* takes the larger element of each pair and widens it to 32 bits */
         most = _mm256_max_epi32(_mm256_and_si256(most, _mm256_set1_epi32(0xffff)), _mm256_srli_epi32(most, 16));
     __m128i x = _mm_max_epi32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
     x = _mm_max_epi32(x, _mm_shuffle_epi32(x, 0x4e));
@@ -88,15 +89,15 @@ INLINE kvc_u32 wide_top(const enum kvc_type type, const unsigned char *group, in
     return type == KVC_F16 ? kvc_bits(_cvtsh_ss((unsigned short)top)) : type == KVC_BF16 ? top << 16 : top;
 }
 
-/* Quantizes sixteen numbers. If their block's top is not a number, the quants are undefined: the products are NaN
- * anyway. */
+/* Quantizes sixteen numbers. If the block's top is an infinity or a NaN, the quants are undefined, because its products
+ * are NaN anyway. */
 INLINE __m256i wide_quants(__m256 a, __m256 b, __m256 inverse) {
     const __m256i packed = _mm256_packs_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(a, inverse)),
                                               _mm256_cvtps_epi32(_mm256_mul_ps(b, inverse)));
     return _mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0));
 }
 
-/* Loads a packed block of `parts` parts, or quantizes it. `type` is a constant. */
+/* Loads the block if the weights are packed; otherwise quantizes it. It has `parts` parts. `type` is a constant. */
 INLINE void wide_unpack(const enum kvc_type type, struct wide_weights *u, struct wide_place at, int parts) {
     if (type == KVC_PACKED) {
         u->scale = *at.scale;

@@ -1,13 +1,13 @@
-/* amx.c - the path amx: linear layers with activations of 8 or 15 bits and many rows by AMX's tiles, where these are
- * faster. Everything else is the path avx512vnni. */
+/* amx.c - the instruction set "amx". AMX tiles compute linear layers in 8 or 15 bits for many rows, where they are
+ * faster. Everything else is the code of avx512vnni. */
 #include "backends/cpu/simd/int8/amx/template.h"
 #include "backends/cpu/simd/int8/amx/int16.h"
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/simd/simd.h"
 
-/* Below this number of rows vectors are faster than tiles, whose products have 16 rows. */
-#define TILE_LEAST_ROWS 32 /* of 8 bits */
-#define WIDE_LEAST_ROWS 9  /* of 15 bits */
+/* With fewer rows, vectors are faster than tiles, because a tile product always computes 16 rows. */
+#define TILE_LEAST_ROWS 32 /* for 8-bit activations */
+#define WIDE_LEAST_ROWS 9  /* for 15-bit activations */
 
 void kvc_linear_int8_amx(struct kvc_device *device, const struct kvc_linear_int8 *args) {
     if (args->rows < TILE_LEAST_ROWS || !tiles_multiply(args->w->type))

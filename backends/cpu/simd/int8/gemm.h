@@ -6,7 +6,7 @@
 
 #include "backends/cpu/simd/int8/prepare.h"
 
-/* Multiplies words of the outputs' codes by the words of `rows` rows and adds the products to sum. */
+/* Multiplies words of the outputs' codes by words of `rows` rows and adds the products to `sum`. */
 INLINE void add_words(iv sum[TILE_ROWS][TILE_VECTORS], const kvc_u32 *code, const kvc_u32 *x, int rows, int words,
                       int wide) {
     UNROLL
@@ -89,7 +89,8 @@ INLINE void tile_lane(fv f[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc
     }
 }
 
-/* Multiplies `rows` rows by the panel. Computes each lane and then sums the lanes as a tree. */
+/* Multiplies `rows` rows by the panel. Computes the lanes one after another, then adds them in the order of the
+ * tree. */
 INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row, size_t n0, int rows, int kind) {
     fv lanes[KVC_INT8_LANES][TILE_ROWS][TILE_VECTORS];
     const size_t groups = groups_of(call), blocks = call->K / 32;

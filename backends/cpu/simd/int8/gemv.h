@@ -6,10 +6,10 @@
 #include "backends/cpu/simd/int8/int8.h"
 #include "backends/cpu/simd/int8/unpack.h"
 
-#define AHEAD 512 /* distance in bytes at which weights are prefetched */
+#define AHEAD 512 /* prefetch weights this many bytes before their use */
 
-/* Returns eight sums of four products each, of unsigned quants and bytes of -127 .. 127. Without VNNI the quants must
- * be below 64. */
+/* Returns eight sums of four products each. w has unsigned quants, below 64 without VNNI; q has bytes of -127 ..
+ * 127. */
 INLINE __m256i dot_unsigned(__m256i w, __m256i q) {
 #if PAIRS
     return _mm256_madd_epi16(_mm256_maddubs_epi16(w, q), _mm256_set1_epi16(1));
@@ -17,9 +17,9 @@ INLINE __m256i dot_unsigned(__m256i w, __m256i q) {
     return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, q);
 #endif
 }
-/* dot_signed does the same for signed quants of -128 .. 127. multiplied_offset is the amount by which the multiplied
- * codes exceed the quants. Without VNNI, pairs of products are added in 16 bits with saturation. No pair saturates,
- * because a product is at most 128 * 127 and two of them are at most 32512. */
+/* dot_signed does the same for signed quants of -128 .. 127. multiplied_offset returns the amount by which the
+ * multiplied codes exceed the quants. Without VNNI, pairs of products are added in 16 bits with saturation. No pair
+ * saturates, because a product is at most 128 * 127 and two of them are at most 32512. */
 INLINE int multiplied_offset(const enum kvc_type type) {
     return !is_signed(type) ? code_offset(type) : PAIRS ? 0 : 128;
 }
@@ -39,8 +39,7 @@ INLINE __m256i add_pairs(__m256i a, __m256i b) {
 INLINE __m256i add_fours(__m256i a, __m256i b) {
     return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
 }
-/* Reduces eight sums for each of eight blocks to one sum for the first half and one for the second half of each block.
- */
+/* Reduces the eight sums of each of eight blocks to two: one for the first half of the block and one for the second. */
 INLINE void reduce(const __m256i *part, __m256i *first, __m256i *second) {
     const __m256i a = add_fours(add_pairs(part[0], part[1]), add_pairs(part[2], part[3]));
     const __m256i b = add_fours(add_pairs(part[4], part[5]), add_pairs(part[6], part[7]));
@@ -49,12 +48,12 @@ INLINE void reduce(const __m256i *part, __m256i *first, __m256i *second) {
 }
 INLINE __m256i load_sums(const kvc_i32 *from) { return _mm256_load_si256((const __m256i *)(const void *)from); }
 
-/* Returns lane + s * x * sum, rounded as in kvc_int8_add. */
+/* Returns lane + s * x * sum, with the roundings of kvc_int8_add. */
 INLINE __m256 add_sums(__m256 s, __m256 x, __m256i sum, __m256 lane) {
     return _mm256_fmadd_ps(_mm256_mul_ps(s, x), _mm256_cvtepi32_ps(sum), lane);
 }
 
-/* Returns lane - m * (x * sum), rounded as in kvc_int8_take. */
+/* Returns lane - m * (x * sum), with the roundings of kvc_int8_take. */
 INLINE __m256 take(__m256 m, const float *scaled, __m256 lane) {
     return _mm256_fnmadd_ps(m, _mm256_load_ps(scaled), lane);
 }

@@ -12,16 +12,16 @@ struct job {
     const struct kvc_quantize_rows *quantize;
     const struct kvc_quantize_rows_int16 *wide_quantize;
     struct kvc_int8_call call;
-    size_t parts; /* number of tasks: parts of the rows to quantize or of the outputs; with many rows, parts of the row
-                     tiles for each panel */
-    size_t tiles; /* number of row tiles */
-    size_t panels, runs; /* number of panels of outputs; number of runs, which are consecutive panels of one task */
+    size_t parts;        /* number of tasks. When quantizing, a task is a part of the rows; for few rows, a part of the
+                          * outputs; for many rows, a part of the row tiles of one panel */
+    size_t tiles;        /* number of row tiles */
+    size_t panels, runs; /* panels: panels of outputs; runs: runs of consecutive panels, each computed by one task */
     size_t prepared_bytes, panel_bytes;
 };
 
 /* ---- quantize_rows ---- */
 
-#define QUANTIZE_VALUES 16384 /* minimum per task */
+#define QUANTIZE_VALUES 16384 /* smallest number of values per task */
 
 static void quantize_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;
@@ -92,7 +92,7 @@ static void fill_wide_group(struct kvc_int16_group *to, const struct kvc_int8_ca
     to->scale = call->scale[row * groups_of(call) + group];
 }
 
-/* Makes the groups of all rows. Returns false if there is no memory. */
+/* Fills the groups of all rows. Returns false if memory runs out. */
 static bool make_groups(struct job *job) {
     struct kvc_int8_call *call = &job->call;
     const size_t groups = groups_of(call);

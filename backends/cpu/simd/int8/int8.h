@@ -13,13 +13,13 @@ struct kvc_int8_group {
     _Alignas(64) kvc_i8 quant[256];
     float scale[8];
     kvc_i32 half[2][8], sum[8];         /* sums of the quants of each half of a block, and of the whole block */
-    float half_scaled[2][8], scaled[8]; /* the same sums times the scale, as used in kvc_int8_take */
+    float half_scaled[2][8], scaled[8]; /* these sums times the scale, for kvc_int8_take */
 };
 
-/* The type of weights of fifteen bits, in calls with such activations. */
+/* The type of 15-bit weights in an int16 call. */
 #define KVC_PACKED KVC_ALL_TYPES
 
-/* A block of 256 activations of fifteen bits, for calls with few rows. The last block of a row is padded with zeros. */
+/* A block of 256 activations in 15 bits, for calls with few rows. The last block of a row is padded with zeros. */
 struct kvc_int16_group {
     _Alignas(64) kvc_i16 quant[KVC_INT16_BLOCK];
     float scale;
@@ -28,18 +28,19 @@ struct kvc_int16_group {
 struct kvc_int8_call {
     float *y;                  /* [rows, N] */
     const float *bias;         /* [N] or NULL */
-    const kvc_i8 *quant;       /* [rows, K] */
-    const kvc_i16 *wide_quant; /* [rows, K], for activations of fifteen bits; quant and sum are NULL then */
-    const float *scale;        /* [rows, K / 32]; fifteen bits: [rows, ceil(K / 256)] */
+    const kvc_i8 *quant;       /* [rows, K]; NULL in an int16 call */
+    const kvc_i16 *wide_quant; /* [rows, K], only in an int16 call; `quant` and `sum` are NULL then */
+    const float *scale;        /* [rows, K / 32]; in an int16 call [rows, ceil(K / 256)] */
     const kvc_i32 *sum;        /* [rows, K / 16] */
-    const unsigned char *w;    /* N rows of row_bytes; packed: int16 [N, K] */
-    const float *w_scale;      /* packed: [N, ceil(K / 256)] */
+    const unsigned char *w;    /* N rows of row_bytes; KVC_PACKED: int16 [N, K] */
+    const float *w_scale;      /* only for KVC_PACKED: [N, ceil(K / 256)] */
     enum kvc_type type;
     size_t row_bytes, rows, K, N;
-    size_t tile_rows;                   /* for many rows; at most the kernels' tile_rows */
-    struct kvc_int8_group *group;       /* [rows, ceil(K / 256)], for few rows */
-    struct kvc_int16_group *wide_group; /* the same for activations of fifteen bits */
-    kvc_u32 *prepared; /* for many rows: the data that the kernels prepare from each tile of rows, once per call */
+    size_t tile_rows;                   /* rows of a tile, for calls with many rows; at most the kernels' tile_rows */
+    struct kvc_int8_group *group;       /* [rows, ceil(K / 256)], for calls with few rows */
+    struct kvc_int16_group *wide_group; /* the same for int16 calls */
+    kvc_u32 *prepared; /* for calls with many rows: the data that the kernels prepare from each tile of rows, once per
+                        * call */
 };
 
 struct kvc_int8_kernels {
@@ -67,7 +68,7 @@ void kvc_int8_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, c
 void kvc_int8_run_experts(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
                           const struct kvc_expert_linear_int8 *args);
 
-/* The same for activations and weights of fifteen bits. */
+/* The same for int16. */
 void kvc_int16_quantize(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels,
                         const struct kvc_quantize_rows_int16 *args);
 void kvc_int16_run(struct kvc_cpu *cpu, const struct kvc_int8_kernels *kernels, const struct kvc_linear_int16 *args);

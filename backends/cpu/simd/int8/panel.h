@@ -1,12 +1,12 @@
 /* panel.h - template: packs the weights of TILE_OUTPUTS outputs into a panel, for many rows. Each element of a vector
  * has four weights of one output.
  *
- * A panel is stored block by block in the order of use: all blocks of one lane, then all blocks of the next lane. Every
- * lane has room for as many blocks as the first one. A block consists of groups of TILE_OUTPUTS words: the codes; the
- * scale of each piece; the minimum of each piece with the opposite sign. A word of codes holds four bytes, or two
- * 16-bit integers if the type is WIDE.
+ * A panel is stored in the order of use: all blocks of one lane, then all blocks of the next lane. Every lane has room
+ * for as many blocks as the first lane. A block consists of groups of TILE_OUTPUTS words: the codes; the scale of each
+ * piece; minus the minimum of each piece. A word of codes holds four bytes, or two 16-bit integers if the type is WIDE.
  *
- * Codes are the quants themselves with TILES, which multiply signed bytes. Otherwise they are unsigned (prepare.h). */
+ * AMX tiles multiply signed bytes, so with TILES codes are the quants themselves. Otherwise codes are unsigned
+ * (prepare.h). */
 #ifndef KVC_SIMD_INT8_PANEL_H
 #define KVC_SIMD_INT8_PANEL_H
 
@@ -84,7 +84,7 @@ INLINE void store_transposed(void *to, __m256i *x, size_t stride, int rows) {
             _mm256_storeu_si256((__m256i *)(void *)((kvc_u32 *)to + (size_t)i * stride), x[i]);
 }
 
-/* Extends 16 of the 32 bytes to 16 bits. */
+/* Sign-extends one half of the 32 bytes to 16-bit integers. */
 INLINE __m256i sign_extended_half(__m256i x, int half) {
     return _mm256_cvtepi8_epi16(half ? _mm256_extracti128_si256(x, 1) : _mm256_castsi256_si128(x));
 }
@@ -95,8 +95,8 @@ INLINE void prefetch_lines(const unsigned char *bytes, size_t count) {
         _mm_prefetch((const char *)bytes + line, _MM_HINT_T0);
 }
 
-/* Packs 256 weights of each of eight outputs, fewer at the end of a row. The first of these outputs is output `place`
- * of the panel. Also prefetches the weights `ahead` bytes after them. */
+/* Packs 256 weights, or fewer at the end of a row, of each of eight outputs. The first of these is output `place` of
+ * the panel. Also prefetches the weights `ahead` bytes later. */
 INLINE void pack(const enum kvc_type type, kvc_u32 *to, const unsigned char *const *row, size_t ahead, size_t groups,
                  size_t group, int parts, size_t place) {
     const int pieces = 32 / piece_width(type), words = CODE_WORDS(is_wide(type) ? KIND_WIDE : KIND_START_32);

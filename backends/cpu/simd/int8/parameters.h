@@ -1,10 +1,10 @@
-/* parameters.h - the parameters of the int8 templates for x86 CPUs. int8/<path>.c defines PATH, PAIRS and BITS. Without
- * them, a template is read alone, for example by an editor, and gets those of the first path.
+/* parameters.h - the parameters of the int8 templates for x86 CPUs. int8/<path>.c defines PATH, PAIRS and BITS. If they
+ * are not defined, a tool such as an editor reads a template alone; it gets the values of the first path.
  *
  *   PATH                       Name of the instruction set.
  *   PAIRS                      1 without VNNI: products of bytes are added in pairs (prepare.h).
  *   BITS                       Vector width for many rows.
- *   TILES                      1 if tiles of AMX multiply many rows (tiles.h); not defined: 0.
+ *   TILES                      1 if AMX tiles multiply many rows (tiles.h); if undefined, 0.
  *   TILE_ROWS, TILE_VECTORS    Size of a tile: rows, and vectors of outputs.
  *   TILE_EVERY(m)              Calls m(rows) for each height of a tile.
  *   SMALL_BATCH_LIMIT          The largest number of rows that gemv.h computes. */

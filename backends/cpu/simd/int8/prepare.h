@@ -1,15 +1,15 @@
-/* prepare.h - template: how the packed weights of each type are multiplied, and the data that is prepared from rows,
- * once per call with many rows.
+/* prepare.h - template: how the packed weights of each type are multiplied, and the data that a call with many rows
+ * prepares once from the rows.
  *
- * Codes are unsigned bytes. Except in types with a minimum, a code is the quant plus an offset. A row's sum then begins
- * with minus the offset times the sum of its quants (START). With VNNI, sums have 32 bits and never overflow.
+ * Codes are unsigned bytes. In types without a minimum, a code is the weight's quant plus an offset. The sum of
+ * products therefore starts with minus the offset times the sum of the row's quants (START). With VNNI, sums have 32
+ * bits and never overflow.
  *
- * PAIRS means that there is no VNNI. Two products are then added in 16 bits with saturation, and the pairs are summed
- * in 16 bits modulo 2^16. A pair must therefore not saturate. A sum must fit in 16 bits when it is read; with its start
- * included it is then the sum of the quants' products. Half of a piece's products are summed in one element; for types
- * with a minimum and five bits, a quarter of them (HALVES). The assertions below check these bounds. Quants of eight
- * bits exceed them (WIDE): they are multiplied as 16-bit integers, and pairs are added in 32 bits.
- */
+ * Without VNNI (PAIRS), two products are added in 16 bits with saturation, and these pairs are summed modulo 2^16. So a
+ * pair must not saturate, and a complete sum, with its start, must fit in 16 bits. An element sums half of a piece's
+ * products or, for types with a minimum and five bits, a quarter of them (HALVES). The assertions below check these
+ * bounds. Quants of eight bits exceed them (WIDE): they are multiplied as 16-bit integers, and pairs are added in 32
+ * bits. */
 #ifndef KVC_SIMD_INT8_PREPARE_H
 #define KVC_SIMD_INT8_PREPARE_H
 
@@ -30,17 +30,17 @@ static const kvc_u8 offset_of[KVC_TYPES] = {
 #define OFFSET_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = SIGNED_##name ? 128 : OFFSET_##name,
     KVC_BLOCK_TYPES(OFFSET_BY_TYPE, )};
 
-/* Tiles of rows are stored like panels (panel.h), block by block in the order of use. A block of a tile consists of
- * groups of TILE_ROWS words: the codes; for each piece its start, which is the initial value of an accumulator, or for
- * types with a minimum a float (the sum of the piece's quants times the scale); the scale. */
+/* Tiles of rows are stored in the order of use, like panels (panel.h). A block of a tile consists of groups of
+ * TILE_ROWS words: the codes; one group for each piece; the scale. A piece's group has its start (the initial value of
+ * an accumulator) or, for types with a minimum, the scale times the sum of the piece's quants. */
 #define TILE_WORDS(kind) (CODE_WORDS(kind) + ((kind) == KIND_WIDE ? 0 : KIND_PIECES(kind)) + 1)
 static size_t prepared_words(const struct kvc_int8_call *call) {
     return groups_of(call) * 8 * (size_t)TILE_WORDS(kind_of[call->type]) * TILE_ROWS;
 }
 
 #if PAIRS
-/* Computes -offset times the sums of quants that share a 16-bit element: bytes 0, 1, 4, 5, .. and 2, 3, 6, 7, .. of a
- * piece. Only the low 16 bits of a sum matter. */
+/* Computes -offset times the sums of the quants whose products share a 16-bit element: bytes 0, 1, 4, 5, .. and 2, 3,
+ * 6, 7, .. of a piece. Only the low 16 bits of a sum matter. */
 INLINE void start_block(kvc_u32 *to, const kvc_i8 *quant, int offset, int pieces) {
     const __m256i q = _mm256_loadu_si256((const __m256i *)(const void *)quant);
     __m256i sum = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
@@ -60,7 +60,7 @@ INLINE void start_block(kvc_u32 *to, const kvc_i32 *sum, int offset, int pieces)
 }
 #endif
 
-/* Prepares one row of a block of a tile, which is every TILE_ROWS-th word. */
+/* Prepares one row of a tile's block. The words of a row are TILE_ROWS words apart. */
 INLINE void prepare_block(const struct kvc_int8_call *call, kvc_u32 *to, size_t b, int kind) {
     const int pieces = KIND_PIECES(kind), offset = offset_of[call->type];
     const kvc_i8 *quant = call->quant + 32 * b;

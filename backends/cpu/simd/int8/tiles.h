@@ -2,14 +2,16 @@
  *
  * A tile has up to 16 rows of up to 64 bytes. TILE_MULTIPLY(t, c, a, b) adds to the 32-bit element (i, j) of c the
  * products of the signed bytes of row i of a and of column j of b: the sum over k of a[i][k] * b[k / 4][4 * j + k % 4].
- * With 16 rows of 32 bytes in a and 8 rows of 64 bytes in b, that is a block of 32 for 16 rows and 16 outputs.
+ * For example, 16 rows of 32 bytes in a and 8 rows of 64 bytes in b hold a block of 32 quants of 16 rows and of 16
+ * outputs.
  *
- * t is a struct kvc_tiles * on the stack of the task that uses tiles. The number of a tile is a constant expression.
- * A task configures the tiles first and releases them before it returns, so that no thread keeps their state.
+ * t is a struct kvc_tiles * on the stack of the task that uses tiles. c, a and b are the tiles' numbers, as constant
+ * expressions. A task configures the tiles first and releases them before it returns, so that no thread keeps their
+ * state.
  *
- * The instructions are in inline assembly, which needs no compiler option. The operand of the configuration is the
- * whole structure: the intrinsic of gcc 12 names eight bytes of it, and stores to the others are then dropped. With
- * KVC_TILES_PLAIN, the same names are plain C that computes the same, for tests on machines without AMX. */
+ * The instructions are in inline assembly, which needs no compiler option. The configuration names its whole structure
+ * as operand: gcc 12's intrinsic names only eight bytes, and gcc then drops stores to the other bytes. With
+ * KVC_TILES_PLAIN, plain C replaces the instructions, for tests on machines without AMX. */
 #ifndef KVC_SIMD_INT8_TILES_H
 #define KVC_SIMD_INT8_TILES_H
 
@@ -20,9 +22,9 @@
 
 #define KVC_TILE_COUNT 8
 #define KVC_TILE_ROWS 16
-#define KVC_TILE_BYTES 64 /* of a row */
+#define KVC_TILE_BYTES 64 /* bytes of a tile's row */
 
-/* The operand of LDTILECFG. Palette 1 is the one with the tiles above. */
+/* The operand of LDTILECFG. Palette 1 selects the tiles described above. */
 struct kvc_tile_shapes {
     kvc_u8 palette, start_row, reserved[14];
     kvc_u16 row_bytes[16];
@@ -53,7 +55,7 @@ static inline void kvc_plain_configure(struct kvc_tiles *t, const struct kvc_til
     t->shapes = *shapes;
 }
 
-/* A load and a product clear what lies outside of the tile's shape. */
+/* A load and a product set the elements outside of the tile's shape to zero. */
 static inline void kvc_plain_load(struct kvc_tiles *t, int n, const void *from, size_t stride) {
     const struct kvc_tile_shapes *s = &t->shapes;
     KVC_ASSERT(s->palette == 1 && s->rows[n] > 0);
@@ -93,14 +95,14 @@ static inline void kvc_plain_multiply(struct kvc_tiles *t, int c, int a, int b) 
 #elif defined(__x86_64__)
 
 struct kvc_tiles {
-    char unused; /* the tiles are registers */
+    char unused; /* empty: the CPU's registers hold the tiles */
 };
 
 static inline void kvc_tiles_configure(const struct kvc_tile_shapes *shapes) {
     __asm__ volatile("ldtilecfg %0" : : "m"(*shapes));
 }
 #define TILES_CONFIGURE(t, s) ((void)(t), kvc_tiles_configure(s))
-/* An instruction of inline assembly, whose text and operands follow. */
+/* An inline assembly statement: its text, then its operands. */
 #define TILE_ASSEMBLY(t, ...)                                                                                          \
     do {                                                                                                               \
         (void)(t);                                                                                                     \

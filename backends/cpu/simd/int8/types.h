@@ -1,5 +1,5 @@
-/* types.h - the properties of the weight types that have a product with 8-bit activations. `type` is a constant: after
- * inlining, one case is left of each switch. */
+/* types.h - the properties of the weight types that have a product with 8-bit activations. `type` is a constant, so
+ * only one case of each switch remains after inlining. */
 #ifndef KVC_SIMD_INT8_TYPES_H
 #define KVC_SIMD_INT8_TYPES_H
 
@@ -19,7 +19,7 @@ INLINE int piece_width(const enum kvc_type type) {
     return 32;
 }
 
-/* Tells whether each piece has a minimum beside its scale. */
+/* Returns true if each piece has a minimum in addition to its scale. */
 INLINE bool has_minimum(const enum kvc_type type) {
     switch ((int)type) {
 #define CASE_HAS_MINIMUM(a, NAME, ...)                                                                                 \
@@ -30,7 +30,7 @@ INLINE bool has_minimum(const enum kvc_type type) {
     return false;
 }
 
-/* Returns the bytes of 256 weights. */
+/* Returns the size of 256 weights in bytes. */
 INLINE int group_bytes(const enum kvc_type type) {
     switch ((int)type) {
 #define CASE_GROUP_BYTES(a, NAME, name, gguf, elements, bytes, ...)                                                    \

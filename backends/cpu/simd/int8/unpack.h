@@ -13,7 +13,8 @@
 
 struct unpacked {
     __m256i quant[8];
-    __m256 scale[2], minimum[2]; /* element i of [0]: the first or only piece of block i; of [1]: its second piece */
+    __m256 scale[2], minimum[2]; /* element i of [0] belongs to the first or only piece of block i, element i of [1] to
+                                  * its second piece */
 };
 
 /* 1: bytes are signed quants; 0: bytes are unsigned codes below 64, equal to the quant plus OFFSET_<type> */
@@ -43,7 +44,7 @@ struct unpacked {
 #define OFFSET_mxfp4 12
 #define OFFSET_q2_k 0
 #define OFFSET_iq4_xs 0
-/* The largest unsigned code. */
+/* The largest unsigned code of each type; 0 for types with signed bytes. */
 #define MOST_q8_0 0
 #define MOST_q4_0 15
 #define MOST_q5_0 31
@@ -65,7 +66,7 @@ INLINE __m256i nibbles(const unsigned char *from) {
     const __m128i x = load16(from);
     return _mm256_and_si256(_mm256_set_m128i(_mm_srli_epi16(x, 4), x), _mm256_set1_epi8(15));
 }
-/* Returns the bits of every byte from bit `shift` on, masked. */
+/* Shifts every byte right by `shift` bits and masks it. */
 INLINE __m256i bits(__m256i x, int shift, int mask) {
     return _mm256_and_si256(_mm256_srli_epi16(x, shift), _mm256_set1_epi8((char)mask));
 }
@@ -146,7 +147,7 @@ INLINE __m256i unpack_block(const enum kvc_type type, const unsigned char *b) {
         return from_table(nibbles(b + 1), e2m1_codes);
     }
 }
-/* Beyond the end of a row, the first block is repeated. */
+/* Unpacks `parts` blocks; beyond the end of a row, repeats the first block. */
 INLINE void unpack_blocks(const enum kvc_type type, struct unpacked *u, const unsigned char *g, int parts) {
     const int bytes = group_bytes(type) / 8;
     UNROLL

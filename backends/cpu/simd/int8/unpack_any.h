@@ -1,5 +1,5 @@
-/* unpack_any.h - unpacks weights of any type, with the functions of the types that unpack.h of x86 or of NEON defines.
- * Both include this file at their end. */
+/* unpack_any.h - unpacks weights of any type. Both versions of unpack.h, for x86 and for NEON, define a function for
+ * each type and include this file at their end. */
 #ifndef KVC_SIMD_INT8_UNPACK_ANY_H
 #define KVC_SIMD_INT8_UNPACK_ANY_H
 
@@ -30,7 +30,7 @@ INLINE void unpack(const enum kvc_type type, struct unpacked *u, const unsigned 
     case KVC_IQ4_XS:
         unpack_iq4_xs(u, g);
         break;
-    default: /* the blocks of 32 */
+    default: /* types with blocks of 32 */
         unpack_blocks(type, u, g, parts);
     }
 }

@@ -18,7 +18,7 @@ INLINE iv iv_add(iv a, iv b) { return _mm256_add_epi32(a, b); }
 INLINE iv iv_sub(iv a, iv b) { return _mm256_sub_epi32(a, b); }
 INLINE iv iv_and(iv a, iv b) { return _mm256_and_si256(a, b); }
 INLINE iv iv_up(iv x, int bits) { return _mm256_slli_epi32(x, bits); }
-INLINE iv iv_down(iv x, int bits) { return _mm256_srai_epi32(x, bits); } /* rounds down */
+INLINE iv iv_down(iv x, int bits) { return _mm256_srai_epi32(x, bits); } /* shifts right by `bits`; rounds down */
 INLINE fv fv_set(float x) { return _mm256_set1_ps(x); }
 INLINE fv fv_zero(void) { return _mm256_setzero_ps(); }
 INLINE fv fv_of(iv x) { return _mm256_cvtepi32_ps(x); }

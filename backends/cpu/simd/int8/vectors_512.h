@@ -22,7 +22,10 @@ INLINE iv iv_add(iv a, iv b) { return _mm512_add_epi32(a, b); }
 INLINE iv iv_sub(iv a, iv b) { return _mm512_sub_epi32(a, b); }
 INLINE iv iv_and(iv a, iv b) { return _mm512_and_si512(a, b); }
 INLINE iv iv_up(iv x, int bits) { return _mm512_slli_epi32(x, (unsigned)bits); }
-INLINE iv iv_down(iv x, int bits) { return _mm512_srai_epi32(x, (unsigned)bits); } /* rounds down */
+INLINE iv iv_down(iv x, int bits) {
+    return _mm512_srai_epi32(x, (unsigned)bits);
+} /* shifts right by `bits`; rounds
+   * down */
 INLINE fv fv_set(float x) { return _mm512_set1_ps(x); }
 INLINE fv fv_zero(void) { return _mm512_setzero_ps(); }
 INLINE fv fv_of(iv x) { return _mm512_cvtepi32_ps(x); }

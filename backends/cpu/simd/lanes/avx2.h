@@ -22,7 +22,7 @@
 
 typedef __m256 vf;
 typedef __m256i vi;
-typedef __m256i vm; /* all ones or all zeros per lane */
+typedef __m256i vm; /* one truth value per lane: all ones or all zeros */
 
 static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a); }
@@ -111,8 +111,8 @@ static inline vf vf_load_bf16(const void *p) {
 static inline vf vf_load_i8(const void *p) {
     return vf_from_int(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
-/* Loads bytes that were stored just before. The assembly forces a load from memory: compilers would shuffle the bytes
- * out of registers, which is slower and uses an encoding of vmovq that valgrind does not know. */
+/* Loads bytes that were stored just before. The assembly forces a load from memory. Otherwise compilers take the bytes
+ * from registers with shuffles, which is slower and uses an encoding of vmovq that valgrind does not know. */
 static inline vf vf_load_stored_i8(const void *p) {
     __m256i wide;
     __asm__("vpmovsxbd %1, %0" : "=x"(wide) : "m"(*(const int8_t(*)[8])p));
@@ -126,7 +126,7 @@ static inline vf vf_part_load_i8(const void *p, size_t n) {
 static inline void vf_store_f16(void *p, vf a) {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
 }
-static inline void vi_store_i8(void *p, vi a) { /* every lane fits an int8 */
+static inline void vi_store_i8(void *p, vi a) { /* every lane must fit in an int8 */
     __m128i w = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
     _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(w, w));
 }

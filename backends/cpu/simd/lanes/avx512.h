@@ -47,13 +47,13 @@ static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
-/* Returns a and keeps it in a register. Without this, compilers load it from memory again for each use. */
+/* Returns a, kept in a register. Without this function, compilers load it from memory again for each use. */
 static inline vf vf_held(vf a) {
     __asm__("" : "+v"(a));
     return a;
 }
-/* Return a * *x and a - *x. They are written in assembly because compilers prefer one broadcast to two memory operands.
- * A separate broadcast occupies a shuffle port; a broadcast within an operand is free. */
+/* Return a * *x and a - *x. They are in assembly because compilers replace two memory operands by one separate
+ * broadcast. A separate broadcast occupies a shuffle port; a broadcast within an operand is free. */
 static inline vf vf_mul_by(vf a, const float *x) {
     __asm__("vmulps %2%{1to16%}, %1, %0" : "=v"(a) : "v"(a), "m"(*x));
     return a;
@@ -71,14 +71,14 @@ static inline vf vf_from_bits(vi a) { return _mm512_castsi512_ps(a); }
 static inline vf vf_from_int(vi a) { return _mm512_cvtepi32_ps(a); }
 static inline float vf_first(vf a) { return _mm512_cvtss_f32(a); }
 
-static inline vm vm_first(size_t n) { return (vm)(n >= 16 ? 0xffffu : (1u << n) - 1u); } /* lanes below n */
+static inline vm vm_first(size_t n) { return (vm)(n >= 16 ? 0xffffu : (1u << n) - 1u); } /* true in the lanes below n */
 static inline vm vm_and(vm a, vm b) { return (vm)(a & b); }
 static inline vm vm_or(vm a, vm b) { return (vm)(a | b); }
-static inline unsigned vm_bits(vm a) { return a; } /* bit i is lane i */
+static inline unsigned vm_bits(vm a) { return a; } /* bit i is the truth value of lane i */
 static inline vm vf_less(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
 static inline vm vf_reaches(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); } /* a >= b */
 static inline vm vf_equal(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
-/* true if one element is a NaN */
+/* true in lanes where an operand is a NaN */
 static inline vm vf_unordered(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q); }
 static inline vm vf_is_nan(vf a) { return vf_unordered(a, a); }
 static inline vf vf_select(vm m, vf yes, vf no) { return _mm512_mask_blend_ps(m, no, yes); }
@@ -100,8 +100,8 @@ static inline vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
 static inline vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
 static inline vi vi_xor(vi a, vi b) { return _mm512_xor_si512(a, b); }
 static inline vi vi_shift_23(vi a) { return _mm512_slli_epi32(a, 23); }
-static inline vi vi_sign(vi a) { return _mm512_srai_epi32(a, 31); } /* all ones if negative */
-/* fills with zeros from the left */
+static inline vi vi_sign(vi a) { return _mm512_srai_epi32(a, 31); } /* all ones in negative lanes, zero in the others */
+/* shifts in zeros from the left */
 static inline vi vi_shift_down(vi a, unsigned n) { return _mm512_srli_epi32(a, n); }
 static inline vi vi_multiply(vi a, uint32_t b, vi *high) { /* unsigned product; returns its low 32 bits */
     const __m512i k = _mm512_set1_epi32((int32_t)b), even = _mm512_mul_epu32(a, k);
@@ -113,25 +113,25 @@ static inline vm vi_greater(vi a, vi b) { return _mm512_cmpgt_epi32_mask(a, b); 
 static inline vm vi_equal(vi a, vi b) { return _mm512_cmpeq_epi32_mask(a, b); }
 static inline vi vi_select(vm m, vi yes, vi no) { return _mm512_mask_blend_epi32(m, no, yes); }
 
-/* Stores the lanes whose bit is set, one after another, and returns their number. Writes no memory after them. */
+/* Stores the lanes whose bit is set, one after another, and returns how many these are. Writes no memory after them. */
 static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
     const uint32_t n = (uint32_t)__builtin_popcount(bits);
     _mm512_mask_storeu_epi32(p, vm_first(n), _mm512_maskz_compress_epi32((vm)bits, a));
     return n;
 }
-/* Stores the lanes like vi_store_some, but may write the memory up to p + LANES. */
+/* Stores the lanes like vi_store_some, but may overwrite memory up to p + LANES. */
 static inline uint32_t vi_append(int32_t *p, vi a, unsigned bits) {
     vi_store(p, _mm512_maskz_compress_epi32((vm)bits, a));
     return (uint32_t)__builtin_popcount(bits);
 }
 
-/* Load LANES elements of another type as floats; the `part` versions load the first n. */
+/* Load LANES elements of another type as floats; the `part` versions load only the first n. */
 static inline vf vf_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 static inline vf vf_part_load_f16(const void *p, size_t n) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(vm_first(n), p));
 }
 static inline vf vf_load_bf16(const void *p) {
-    /* Moves word i to word 2 i + 1 and zeroes the words between, in one instruction. */
+    /* Moves word i to word 2 i + 1 and zeroes the words between them, in one instruction. */
     const __m512i place = _mm512_slli_epi32(vi_ascending(), 16);
     const __m512i bits = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)p));
     return vf_from_bits(_mm512_maskz_permutexvar_epi16(0xaaaaaaaau, place, bits));
@@ -153,7 +153,7 @@ static inline float half_load(const void *p) {
     return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
 }
 
-/* Loads 2 * LANES neighbours: the elements with even index and those with odd index. */
+/* Loads 2 * LANES consecutive elements: `even` receives those with an even index, `odd` the others. */
 static inline void vf_load_pairs(const float *p, vf *even, vf *odd) {
     const __m512i index = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     const __m512 a = _mm512_loadu_ps(p), b = _mm512_loadu_ps(p + 16);
@@ -186,7 +186,7 @@ INLINE void vf_transpose(vf r[LANES]) {
     }
 }
 
-/* Returns the sum of all lanes by halves: lane[j] + lane[j + w] for w = 8, 4, 2, 1. */
+/* Returns the sum of all lanes, added by halves: lane[j] + lane[j + w] for w = 8, 4, 2, 1. */
 static inline float vf_tree(vf a) {
     __m256 b = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
     __m128 c = _mm_add_ps(_mm256_castps256_ps128(b), _mm256_extractf128_ps(b, 1));
@@ -197,8 +197,8 @@ static inline float vf_tree(vf a) {
 /* Returns the largest element. The sign of a zero and the result for NaNs are not defined. */
 static inline float vf_most(vf a) { return _mm512_reduce_max_ps(a); }
 
-/* LANES vectors whose lanes are to be added. Row i and row i + 8 share a vector of low halves and one of high halves:
- * a store of half a vector needs no shuffle. */
+/* LANES vectors whose lanes are to be added. Rows i and i + 8 share one vector of their low halves and one of their
+ * high halves, because storing half a vector needs no shuffle. */
 struct vf_rows {
     _Alignas(64) float low[8][16], high[8][16];
 };

@@ -1,8 +1,8 @@
 /* lanes.h - the vectors of the templates, and the tree that adds the 32 lanes of a sum.
  *
- * A .c file includes one file of lanes/ before any template, so that its vectors do not depend on the compiler's
- * options: with -march=native, the #if below would choose AVX-512 for avx2.c too. A template that is read alone, for
- * example by an editor, has no such include and gets the widest vectors that the options allow. */
+ * A .c file includes one file of lanes/ before any template, so that its vectors do not depend on compiler options:
+ * with -march=native, the #if below would choose AVX-512 for avx2.c too. If a tool such as an editor reads a template
+ * alone, it gets the widest vectors that the options allow. */
 #ifndef KVC_SIMD_LANES_LANES_H
 #define KVC_SIMD_LANES_LANES_H
 
@@ -28,7 +28,7 @@
 
 #define LANE_VECTORS (KVC_LANES / LANES) /* vectors that hold the 32 lanes of a sum */
 
-/* Computes the first steps of the tree over 32 lanes, lane[i] += lane[i + w], until one vector is left. */
+/* Computes the first steps of the tree over 32 lanes, lane[i] += lane[i + w], until one vector is left. Returns it. */
 INLINE vf fold_lanes(const vf lane[LANE_VECTORS]) {
 #if LANES == 16
     return vf_add(lane[0], lane[1]);

@@ -22,7 +22,7 @@
 
 typedef float32x4_t vf;
 typedef int32x4_t vi;
-typedef uint32x4_t vm; /* all ones or all zeros per lane */
+typedef uint32x4_t vm; /* one truth value per lane: all ones or all zeros */
 
 static inline vf vf_load(const float *p) { return vld1q_f32(p); }
 static inline void vf_store(float *p, vf a) { vst1q_f32(p, a); }

@@ -3,8 +3,7 @@
  *
  * A group is 256 weights, or fewer at the end of a row for types with blocks below 256. prepare_<type> reads a group's
  * scales. dequantize_<type> writes part p (weights 32 p ... 32 p + 31) as LANE_VECTORS vectors. KVC_ALL_WEIGHT_TYPES
- * generates the rest.
- */
+ * generates the functions that take the type as an argument. */
 #ifndef KVC_SIMD_LINEAR_DEQUANTIZE_H
 #define KVC_SIMD_LINEAR_DEQUANTIZE_H
 
@@ -24,7 +23,7 @@ enum {
         KVC_ALL_WEIGHT_TYPES(BLOCK_ELEMENTS, )
 };
 
-/* Return element i of a row, for the ends of rows. */
+/* Return element i of a row, for the end of a row. */
 INLINE float dequantize_one_f32(const unsigned char *row, size_t i) {
     float x;
     memcpy(&x, row + 4 * i, sizeof x);
@@ -82,7 +81,7 @@ INLINE void dequantize_q8_0(vf *w, const unsigned char *g, int p, const struct s
 /* Unpacks the 32 five-bit quants of a block from their high bits and nibbles, and subtracts `less` (0 or 16). */
 INLINE void unpack_five(int8_t *to, const unsigned char *high_bits, int less) {
 #if LANES >= 8
-    /* the byte of the high bits for each element */
+    /* for each element, the index of the byte that holds its high bit */
     const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3,
                                           3, 3, 3, 3, 3, 3);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
@@ -129,7 +128,7 @@ INLINE void dequantize_q5_1(vf *w, const unsigned char *g, int p, const struct s
 
 /* ---- blocks of 256 ---- */
 
-/* Computes the scales, followed by the minimums with the opposite sign. */
+/* Computes the scales, followed by the negated minimums. */
 INLINE void prepare_q2_k(struct scales *s, const unsigned char *g, int parts) {
     const vf d = vf_set(half_load(g + offsetof(struct kvc_block_q2_k, d)));
     const vf dmin = vf_set(-half_load(g + offsetof(struct kvc_block_q2_k, dmin)));
@@ -186,8 +185,8 @@ INLINE void dequantize_q3_k(vf *w, const unsigned char *g, int p, const struct s
         w[v] = vf_mul_by(vf_load_stored_i8(s->quant + p * 32 + v * LANES), &s->scale[2 * p + v * LANES / 16]);
 }
 
-/* Q4_K and Q5_K begin with the same fields: d, dmin, and 12 bytes of 6-bit scales and minimums. Their order here is 4
- * scales, 4 minimums, 4 scales, 4 minimums. */
+/* Q4_K and Q5_K begin with the same fields: d, dmin, and 12 bytes of 6-bit scales and minimums. `scale` stores them in
+ * the order 4 scales, 4 minimums, 4 scales, 4 minimums. */
 #define OFFSET_SCALE(p) ((p) + (p) / 4 * 4)
 #define OFFSET_MIN(p) (4 + (p) + (p) / 4 * 4)
 INLINE void prepare_offset(struct scales *s, const unsigned char *g) {
@@ -245,7 +244,7 @@ INLINE void dequantize_q4_k(vf *w, const unsigned char *g, int p, const struct s
     vf value = offset_value(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), p, s);
     UNROLL
     for (int v = 0; v < 2; v++) {
-        vi q = load_u8(low + v * LANES); /* the compiler keeps it in a register for the next part */
+        vi q = load_u8(low + v * LANES); /* the compiler keeps `low` in a register for the next part */
         w[v] = _mm512_permutexvar_ps(p % 2 ? _mm512_srli_epi32(q, 4) : q, value);
     }
 #else
@@ -297,7 +296,7 @@ INLINE void dequantize_q6_k(vf *w, const unsigned char *g, int p, const struct s
 
 /* ---- any type ---- */
 
-/* `type` is a constant. After inlining, one case is left of each switch. */
+/* `type` is a constant, so only one case of each switch remains after inlining. */
 #define CASE_PREPARE(a, NAME, name, ...)                                                                               \
     case KVC_##NAME:                                                                                                   \
         prepare_##name(s, g, parts);                                                                                   \

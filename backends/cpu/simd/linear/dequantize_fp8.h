@@ -6,8 +6,8 @@
 #include "backends/cpu/simd/linear/scales.h"
 
 /* Loads LANES e4m3 numbers as float32. Shifts exponent and fraction left by seven bits, to the exponent and fraction of
- * an F16, whose exponent bias is larger by 8. CPUs convert F16 without slowing down for denormal numbers. If all bits
- * of exponent and fraction are ones, the number is NaN, with either sign. */
+ * an F16, whose exponent bias is larger by 8. CPUs convert F16 without slowing down for denormal numbers. If all these
+ * seven bits are ones, the number is a NaN, whatever its sign. */
 INLINE vf load_e4m3(const unsigned char *p) {
 #if LANES == 16
     const __m256i ones = _mm256_set1_epi16((short)0xbf80), sign = _mm256_set1_epi16((short)0x8000);

@@ -15,7 +15,7 @@ INLINE void prepare_powers(float *scale, const unsigned char *g, int parts, size
     for (int p = 0; p < parts; p++)
         scale[p] = kvc_power_half(g[(size_t)p * stride]);
 }
-/* Computes d * (scale - 32). The integers stay below 2^24, so they are exact. */
+/* Computes d * (scale - 32). The integers are below 2^24, so the floats are exact. */
 INLINE void prepare_iq4_xs_scales(float *to, const unsigned char *g) {
     const vi low = vi_set((int32_t)load_u32(g + offsetof(struct kvc_block_iq4_xs, low)));
     const vi high = vi_set(KVC_LOAD_U16(g + offsetof(struct kvc_block_iq4_xs, high)));
@@ -72,7 +72,7 @@ NIBBLE_TYPES(DEQUANTIZE_NIBBLES)
 
 #else
 
-INLINE vf nibbles_of(const unsigned char *q, int v) { /* returns vector v of a part as floats */
+INLINE vf nibbles_of(const unsigned char *q, int v) { /* returns vector v of a part's weights as floats */
     return vf_from_int(bits_of(load_u8(q + v * LANES % 16), v * LANES / 16 * 4, 15));
 }
 INLINE void dequantize_q4_0(vf *w, const unsigned char *g, int p, const struct scales *s) {

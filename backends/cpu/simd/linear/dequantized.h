@@ -1,4 +1,4 @@
-/* dequantized.h - dequantizes a range of a row of weights of any type to memory. Part of template.h. */
+/* dequantized.h - dequantizes a range of a row of weights of any type and stores it. Part of template.h. */
 #ifndef KVC_SIMD_LINEAR_DEQUANTIZED_H
 #define KVC_SIMD_LINEAR_DEQUANTIZED_H
 
@@ -71,7 +71,7 @@ static void dequantize_stretch(const struct kvc_linear_call *call, float *to, si
     }
 }
 
-/* Prefetches a group of weights that will be dequantized soon. The target is L2, because L1 holds the data in use. */
+/* Prefetches into L2 a group of weights that will be dequantized soon. L1 holds the data in use. */
 static void fetch_group(const struct kvc_linear_call *call, const unsigned char *from) {
     for (size_t line = 0; line < dequantize_by_type[call->type].bytes; line += 64)
         __builtin_prefetch(from + line, 0, 2);

@@ -1,5 +1,6 @@
-/* experts.c - divides the linear layers of experts among threads. Experts with few rows run at the same time, each in a
- * few parts of its outputs. Experts with many rows run one after another, like any linear layer. */
+/* experts.c - divides the linear layers of experts among threads. Experts with few rows run at the same time, and the
+ * outputs of each are divided into a few parts. Experts with many rows run one after another, each divided like any
+ * linear layer. */
 #include "backends/cpu/ref/pairs.h"
 #include "backends/cpu/simd/linear/linear.h"
 #include "core/base/integers.h"
@@ -7,9 +8,10 @@
 struct experts {
     struct kvc_cpu *cpu;
     const struct kvc_linear_kernels *kernels;
-    struct kvc_linear_call *call; /* [count], each with few rows */
+    struct kvc_linear_call *call; /* [count]: the experts with few rows */
     size_t count, parts;          /* parts: parts of each call's outputs */
-    size_t ordered, scratch;      /* floats of one call's reordered x; floats of scratch memory per thread */
+    size_t ordered, scratch;      /* ordered: floats of one call's reordered x; scratch: floats of scratch memory per
+                                   * thread */
     float *own;                   /* thread 0's scratch memory */
 };
 
@@ -47,8 +49,8 @@ static void part_task(void *argument, size_t task, unsigned thread) {
         s->kernels->few_rows(call, first, last, scratch);
 }
 
-/* Runs all experts with few rows. Thread 0's scratch memory holds the calls, then each call's reordered x if the type
- * needs that, then its own scratch memory. */
+/* Runs all experts with few rows. Thread 0's scratch memory holds the calls, then each call's x in another order if the
+ * type needs that, then the thread's own scratch memory. */
 static void run_small(struct experts *s, const struct kvc_expert_linear *args) {
     const uint32_t *rows = kvc_span_data(args->first);
     const size_t threads = kvc_threads_count(s->cpu->threads);

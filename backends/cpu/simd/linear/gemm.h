@@ -1,5 +1,5 @@
-/* gemm.h - linear layers for many rows: an outer product of packed rows and packed weights, one lane after another. The
- * partial sums are added in the order of the tree over the lanes. Part of template.h. */
+/* gemm.h - linear layers for many rows: an outer product of packed rows and packed weights for one lane after another.
+ * The partial sums are added in the order of the tree over the lanes. Part of template.h. */
 #ifndef KVC_SIMD_LINEAR_GEMM_H
 #define KVC_SIMD_LINEAR_GEMM_H
 
@@ -7,27 +7,27 @@
 
 #define TREE_LEVELS 5 /* levels of the tree over 32 lanes */
 
-/* A run multiplies tiles of rows by one panel, over the lanes of one round. The tiles have the same height and lie one
- * below the other. */
+/* A run multiplies consecutive tiles of rows, all of the same height, by one panel. It computes the lanes of one
+ * round. */
 struct run {
     size_t tiles, depth;
-    const float *rows;    /* packed rows of the first tile, from the first lane of the round on */
-    const float *outputs; /* the same lane of the packed panel */
+    const float *rows;    /* the packed rows of the first tile, beginning with the round's first lane */
+    const float *outputs; /* the packed panel, beginning with the same lane */
     size_t rows_tile_floats, rows_lane_floats, lane_floats;
     unsigned together, round; /* number of lanes in a round; number of this round */
     float *outer;             /* partial sums of earlier rounds, `outer_floats` floats for each tile */
     size_t outer_floats;
     const float *bias; /* [TILE_OUTPUTS] or NULL */
-    float *y;          /* after the last round: the results, in rows that are y_stride apart */
+    float *y;          /* for the last round: the results; their rows are y_stride apart */
     size_t y_stride;
     const unsigned char *ahead, *ahead_end; /* bytes to prefetch during the run */
     size_t ahead_step;                      /* bytes to prefetch with each lane */
 };
 
-/* The stored sums of one lane, and the sums of earlier lanes that are added to them, nearest first. This happens while
- * the next lane is summed, row by row, so that the loads and stores fit between its multiplications. */
+/* The stored sums of one lane, and the sums of earlier lanes that are added to them, nearest first. The next lane is
+ * summed at the same time, row by row, so that the loads and stores fit between its multiplications. */
 struct merge {
-    unsigned adds; /* waiting[0] ... waiting[adds - 1] are added; the result goes to waiting[adds] */
+    unsigned adds; /* waiting[0] ... waiting[adds - 1] are added; waiting[adds] receives the result */
     const float *lane;
     float *const *waiting;
 };
@@ -53,8 +53,8 @@ INLINE void tile_zero(const int rows, vf sum[TILE_ROWS][TILE_VECTORS]) {
         sum[i][v] = vf_zero();
 }
 
-/* Some values of x are broadcast within memory operands, each of which takes a load. Others are broadcast into
- * registers, each of which takes a shuffle. The mix balances both. */
+/* Some values of x are broadcast by a memory operand, which takes a load for each use. Others are broadcast into a
+ * register, which takes a shuffle. Using both balances loads and shuffles. */
 INLINE void tile_step(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b) {
     vf w[TILE_VECTORS];
     UNROLL
@@ -71,8 +71,8 @@ INLINE void tile_step(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const flo
 }
 
 /* Computes the last step of a lane (a, b), stores its sums, and computes the first step of the next lane, vector by
- * vector. A CPU that needs two cycles per store can then store and multiply at the same time. With all stores in one
- * block, the multiplications would have to wait. */
+ * vector. This way, a CPU that needs two cycles per store can store and multiply at the same time. If all stores came
+ * together, the multiplications would have to wait. */
 INLINE void tile_next_lane(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b,
                            const float *a_next, const float *b_next, float *to) {
     vf w[TILE_VECTORS], w_next[TILE_VECTORS];
@@ -87,11 +87,11 @@ INLINE void tile_next_lane(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], cons
     for (int v = 0; v < TILE_VECTORS; v++) {
         vf_store(to + i * TILE_OUTPUTS + v * LANES, vf_fma_by(w[v], a + i, sum[i][v]));
         sum[i][v] = vf_fma_by(w_next[v], a_next + i, vf_zero());
-        __asm__ volatile("" : : : "memory"); /* keeps this order */
+        __asm__ volatile("" : : : "memory"); /* keeps the compiler from changing this order */
     }
 }
 
-/* Computes at most `steps` steps, with a merge spread evenly between them. Returns how many steps are left. */
+/* Computes at most `steps` steps and spreads a merge evenly over them. Returns how many steps are left. */
 INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_VECTORS], const float **a,
                          const float **b, size_t steps, const struct merge *m, const struct run *r) {
     const size_t gap = steps / (2 * (size_t)rows), stride = r->y_stride;
@@ -108,9 +108,9 @@ INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_
     return steps - 2 * gap * (size_t)rows;
 }
 
-/* Finds the memory in which the sums of 1, 2, 4, 8 and 16 lanes of a tile wait to be added. If the lanes that are added
- * to them belong to the same round, it is this round's scratch memory; otherwise it is `outer`. The sums of all 32
- * lanes go to y, whose cache lines are prefetched. */
+/* Finds the memory in which the sums of 1, 2, 4, 8 and 16 lanes of a tile wait. A sum waits in this round's scratch
+ * memory if the lanes that are added to it belong to this round, otherwise in `outer`. The sums of all 32 lanes go to
+ * y, whose cache lines are prefetched. */
 INLINE void tile_places(const int rows, const struct run *r, size_t tile, float *inner, float **waiting) {
     float *outer = r->outer + tile * r->outer_floats;
     for (unsigned n = 0; n < TREE_LEVELS; n++) {
@@ -125,10 +125,11 @@ INLINE void tile_places(const int rows, const struct run *r, size_t tile, float 
 }
 
 /* Sums the lanes one after another. The sums of one lane are a tile of rows x TILE_OUTPUTS in registers. After lane j,
- * the tree adds as many waiting sums as there are ones at the end of the binary number j. */
+ * as many waiting sums are added as the binary number j has ones at its end. */
 INLINE void run_tiles(const int rows, struct run *r) {
     _Alignas(64) float inner[(TREE_LEVELS + 1) * TILE_FLOATS];
-    float *waiting[2][TREE_LEVELS + 1]; /* for this tile and for the previous tile, which awaits its last merge */
+    float *waiting[2][TREE_LEVELS + 1]; /* for this tile, and for the previous tile, whose last merge is still to be
+                                         * done */
     const float *a = r->rows, *b = r->outputs, *bk = b;
     vf sum[TILE_ROWS][TILE_VECTORS];
     struct merge merge = {.adds = 0};
@@ -197,17 +198,17 @@ struct panel_scratch {
 };
 static struct panel_scratch panel_places(const struct kvc_linear_call *call) {
     struct panel_scratch s;
-    s.dequantized = KVC_LANES * panel_lane_floats(call); /* follows the packed panel */
+    s.dequantized = KVC_LANES * panel_lane_floats(call); /* dequantized weights follow the packed panel */
     s.outer = s.dequantized + LANES * GROUP;
     s.whole = s.outer + ROW_BLOCK * outer_levels(lanes_together(call)) * TILE_FLOATS;
-    s.bias = s.whole + TILE_FLOATS; /* follows the buffer for a partial tile */
+    s.bias = s.whole + TILE_FLOATS; /* the bias follows the buffer for a partial tile */
     s.end = s.bias + TILE_OUTPUTS;
     return s;
 }
 static size_t panel_scratch(const struct kvc_linear_call *call) { return panel_places(call).end; }
 
-/* Multiplies the run's tiles by the panel at output n0, from row `row` on. Partial tiles are computed one by one in
- * `whole`. */
+/* Multiplies the run's tiles by the panel at output n0, from row `row` on. Partial tiles are computed one at a time in
+ * the buffer `whole`. */
 static void run_round(const struct kvc_linear_call *call, struct run *r, size_t row, size_t n0, float *whole) {
     size_t rows = kvc_min_u64(TILE_ROWS, call->rows - row), height = rows,
            outputs = kvc_min_u64(TILE_OUTPUTS, call->N - n0);

@@ -12,8 +12,8 @@
 /* The order in which the products of a group are added, and the order of the lanes. */
 enum gemv_order {
     GEMV_IN_ORDER,  /* part after part */
-    GEMV_PIPELINED, /* by gemv_pipelined.h, for AVX-512 */
-    GEMV_SHIFTED,   /* the same, with the lanes of order_shifted */
+    GEMV_PIPELINED, /* as in gemv_pipelined.h, for AVX-512 */
+    GEMV_SHIFTED,   /* as GEMV_PIPELINED, with the lanes of order_shifted */
 };
 INLINE enum gemv_order gemv_order(const enum kvc_type type) {
     if (LANES != 16)
@@ -110,7 +110,7 @@ INLINE void gemv_end(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const fl
         acc[j][v] = vf_fma(vf_load(left + v * LANES), vf_load(w + j * KVC_LANES + v * LANES), acc[j][v]);
 }
 
-/* Adds the products of the n < GROUP weights after the last whole group: of the remaining parts, one by one, and then
+/* Adds the products of the n < GROUP weights after the last whole group: first those of the remaining parts, then those
  * of single weights. */
 INLINE void gemv_rest(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const float *x, size_t n,
                       const unsigned char *const *row, struct scales *scales) {
@@ -127,9 +127,9 @@ INLINE void gemv_rest(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const f
 }
 
 /* Computes the outputs first ... last - 1. They are divided into GEMV_STREAMS ranges, and one output of each range is
- * computed at a time, so that each stream of weights is read in order. Groups are prefetched into L2, AHEAD bytes
- * before their use; L1 has too few buffers for loads in flight. Types that need little arithmetic prefetch nothing,
- * because the hardware prefetcher does better. */
+ * computed at a time. The weights of a range are thus read in order. Groups are prefetched AHEAD bytes before their
+ * use, into L2, because L1 has too few buffers for outstanding loads. Nothing is prefetched for types that need little
+ * arithmetic, because the hardware prefetcher does better. */
 #define AHEAD 4096
 INLINE void gemv_of(const enum kvc_type type, const struct kvc_linear_call *call, size_t first, size_t last) {
 #if LANES == 16
@@ -172,7 +172,7 @@ INLINE void gemv_of(const enum kvc_type type, const struct kvc_linear_call *call
                 row[j] += group_bytes(type);
         }
         gemv_rest(type, acc, x + k, call->K - k, row, scales);
-        UNROLL /* otherwise the sums would stay in memory */
+        UNROLL /* without this, the sums would stay in memory */
             for (int j = 0; j < GEMV_STREAMS; j++) {
             const size_t output = n + (size_t)j * stretch;
             if (output < last) {
@@ -189,7 +189,7 @@ INLINE void gemv_of(const enum kvc_type type, const struct kvc_linear_call *call
     }
 KVC_ALL_WEIGHT_TYPES(GEMV_FUNCTION, )
 
-/* Some types need x in another order of lanes. It is reordered once for all outputs. */
+/* Some types need the lanes of x in another order. x is reordered once for all outputs. */
 #if LANES == 16
 static bool gemv_is_shifted(enum kvc_type type) { return gemv_order(type) == GEMV_SHIFTED; }
 static size_t gemv_scratch(const struct kvc_linear_call *call) { return gemv_is_shifted(call->type) ? call->K : 0; }

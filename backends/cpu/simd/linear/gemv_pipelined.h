@@ -1,13 +1,12 @@
-/* gemv_pipelined.h - gemv for AVX-512 and for types whose speed is limited by arithmetic, not by memory. Part of
- * gemv.h. The file is empty for other instruction sets.
+/* gemv_pipelined.h - gemv on AVX-512 for the types whose speed is limited by arithmetic, not by memory. Part of gemv.h.
+ * For other instruction sets, this file defines nothing.
  *
  * Dequantizing a vector of weights is divided into steps. While one vector is multiplied, the following vectors are at
- * earlier steps. If one vector were computed after another, instructions that wait for each other would fill the
- * scheduler of an out-of-order CPU, and too few of them could run.
+ * earlier steps. If each vector were finished before the next one began, instructions that wait for each other would
+ * fill the CPU's out-of-order scheduler, and too few could run at once.
  *
  * A group of a row has 16 vectors: v = 2 * part + half. Three steps produce vector v of each output: pipeline_fetch,
- * pipeline_unpack and pipeline_weigh. The fourth step multiplies it by x.
- */
+ * pipeline_unpack and pipeline_weigh. The fourth step multiplies it by x. */
 #ifndef KVC_SIMD_LINEAR_GEMV_PIPELINED_H
 #define KVC_SIMD_LINEAR_GEMV_PIPELINED_H
 
@@ -16,12 +15,13 @@
 
 #if LANES == 16
 
-struct in_flight { /* values of one output */
+struct in_flight { /* the intermediate values of one output */
     vi quant[2], index;
     vf made, table, weight;
 };
 
-/* Forces the compiler to compute `a` here: it can neither move the step nor merge it with the next one. */
+/* Forces the compiler to compute `a` here: the compiler can then neither move this step nor merge it with the next
+ * one. */
 #define HERE(a) __asm__ volatile("" : "+v"(a))
 
 /* Returns a vector with *x in every lane. It is loaded as an integer, which needs no shuffle; a broadcast load of a
@@ -31,7 +31,7 @@ INLINE vf vf_repeated(const float *x) {
     __asm__("vpbroadcastd %1, %0" : "=v"(a) : "m"(*x));
     return a;
 }
-INLINE vf vf_fms_by(vf a, vf b, const float *x) { /* a * b - *x, in a's register */
+INLINE vf vf_fms_by(vf a, vf b, const float *x) { /* returns a * b - *x in a's register */
     __asm__("vfmsub213ps %2%{1to16%}, %1, %0" : "+v"(a) : "v"(b), "m"(*x));
     return a;
 }
@@ -50,24 +50,25 @@ INLINE void weigh_q8_0(struct in_flight *f, const struct scales *s, int v) {
     HERE(f->weight);
 }
 
-/* Four-bit types: looks up the 16 values of a part by the low four bits of each index. */
+/* Four-bit types: looks up a weight's value among the 16 values of a part by the low four bits of its index. */
 INLINE void look_up(struct in_flight *f) {
     f->weight = _mm512_permutexvar_ps(f->index, f->table);
     HERE(f->weight);
 }
 
-/* In the types of NIBBLE_TYPES, eight bytes hold 16 weights. They are loaded into every pair of lanes. This needs no
- * shuffle on CPUs that need one to widen bytes. Lanes 2 n and 2 n + 1 are then shifted right by n half bytes. The
- * result has permuted lanes, so x is permuted in the same way. Each lane still takes its weights in ascending order. */
+/* In the types of NIBBLE_TYPES, eight bytes hold 16 weights. The same eight bytes are loaded into every pair of lanes,
+ * which needs no shuffle. (Widening bytes needs one on some CPUs.) Lanes 2 n and 2 n + 1 are then shifted right by n
+ * half bytes. The result has permuted lanes, so x is permuted in the same way. Each lane still takes its weights in
+ * ascending order. */
 INLINE vi load_repeated(const unsigned char *q) {
-    vi eight; /* in assembly because some compilers load first and shuffle then */
+    vi eight; /* in assembly, because some compilers load the bytes first and then shuffle */
     __asm__("vpbroadcastq %1, %0" : "=v"(eight) : "m"(*(const unsigned char(*)[8])q));
     return eight;
 }
 INLINE vi shifted_index(vi quant) {
     return shift_right(quant, _mm512_setr_epi32(0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28));
 }
-INLINE void order_shifted(vf *to, const float *x) { /* reorders 32 values of x like the weights */
+INLINE void order_shifted(vf *to, const float *x) { /* puts 32 values of x into the order of the weights */
     const vi low = _mm512_setr_epi32(0, 4, 16, 20, 1, 5, 17, 21, 2, 6, 18, 22, 3, 7, 19, 23);
     to[0] = _mm512_permutex2var_ps(vf_load(x), low, vf_load(x + LANES));
     to[1] = _mm512_permutex2var_ps(vf_load(x), vi_add(low, vi_set(8)), vf_load(x + LANES));
@@ -160,12 +161,12 @@ INLINE void pipeline_weigh(const enum kvc_type type, struct in_flight *f, const 
         look_up(f);
 }
 
-/* Tells whether the scales of the next group are prepared during a group. Q8_0 keeps all ports busy and is faster
- * without that. */
+/* Returns true if the scales of the next group are prepared during a group. Q8_0 keeps all ports busy, so it is faster
+ * to prepare them afterwards. */
 INLINE bool prepared_early(const enum kvc_type type) { return type != KVC_Q8_0; }
 
-/* Adds the products of a group of each output to acc. The scales of the next group, `next_group` bytes after this one,
- * are prepared in between, output by output; preparing all at once would keep the vector units waiting. */
+/* Adds the products of a group of each output to acc. Meanwhile, one output at a time, prepares the scales of the next
+ * group, which is `next_group` bytes after this one; preparing all at once would keep the vector units waiting. */
 INLINE void gemv_pipelined(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const float *x,
                            const unsigned char *const *row, size_t next_group, const struct scales *scales,
                            struct scales *next_scales) {

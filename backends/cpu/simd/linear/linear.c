@@ -6,10 +6,11 @@ struct share {
     struct kvc_cpu *cpu;
     const struct kvc_linear_kernels *kernels;
     struct kvc_linear_call call;
-    size_t parts;   /* parts of the outputs, for one row or few rows */
+    size_t parts;   /* number of parts of the outputs, for one row or few rows */
     size_t scratch; /* floats per thread */
     size_t tiles;   /* number of row tiles */
-    size_t whole;   /* number of panels that are one task each; the other panels are divided into blocks of rows */
+    size_t whole;   /* number of panels that are one task each; each of the other panels is divided into blocks of
+                     * rows */
     size_t stretch; /* number of whole panels per thread */
     size_t row_blocks;
     float *packed, *own; /* packed: all packed rows; own: thread 0's scratch memory, which follows them */
@@ -39,8 +40,8 @@ static void pack(void *argument, size_t task, unsigned thread) {
     s->kernels->pack_rows(&s->call, task, s->packed);
 }
 
-/* Threads work on panels that are far apart. Some CPUs fetch the neighbours of a cache line; with neighbouring panels,
- * they would take lines of y from the thread that writes them. */
+/* The threads compute panels that are far apart. Some CPUs also fetch the neighbour of a cache line. If threads
+ * computed neighbouring panels, a CPU would fetch lines of y that another thread is writing. */
 static void panel(void *argument, size_t task, unsigned thread) {
     struct share *s = argument;
     size_t threads = kvc_threads_count(s->cpu->threads), number = task % threads * s->stretch + task / threads;
@@ -76,8 +77,8 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
     KVC_ASSERT(kvc_span_holds(args->x, (uint64_t)rows * w->inputs) &&
                kvc_span_holds(args->y, (uint64_t)rows * w->outputs));
     if (rows == 1 || rows <= kernels->few) {
-        /* Each thread gets contiguous outputs in a few parts, so that the others need not wait for a thread that starts
-         * late. */
+        /* Each thread gets contiguous outputs, divided into a few parts, so that the other threads need not wait for
+         * one that starts late. */
         s.parts = threads == 1 ? 1 : kvc_min_u64(4 * threads, (s.call.N + 63) / 64);
         s.scratch = rows == 1 ? kernels->gemv_scratch(&s.call) : kernels->small_batch_rows_scratch(&s.call);
         if (s.scratch > 0) {
@@ -90,14 +91,15 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
         kvc_threads_run(cpu->threads, s.parts, side_by_side, &s);
         return;
     }
-    /* With several threads, the last panels, or all panels if there are few, are divided into blocks of rows, so that
-     * all threads have work until the end. Each block packs the panel again. */
+    /* With several threads, the last panels are divided into blocks of rows, so that all threads have work until the
+     * end. If there are few panels, all are divided. Each block packs its panel again. */
     size_t panels = (s.call.N + kernels->tile_outputs - 1) / kernels->tile_outputs, tasks = 3 * threads;
     size_t packed = kernels->packed_floats(&s.call);
     s.tiles = (rows + kernels->tile_rows - 1) / kernels->tile_rows;
     s.whole = threads == 1 ? panels : panels < tasks ? 0 : panels - threads - panels % threads;
     s.stretch = s.whole / threads;
-    KVC_ASSERT(s.whole <= panels && s.whole % threads == 0); /* `panel` numbers them by thread */
+    KVC_ASSERT(s.whole <= panels && s.whole % threads == 0); /* the function `panel` divides these panels among threads
+                                                              * by number */
     s.row_blocks = 1;
     while (s.row_blocks * 4 <= s.tiles && (s.whole ? s.row_blocks < 4 : panels * s.row_blocks < tasks))
         s.row_blocks *= 2;

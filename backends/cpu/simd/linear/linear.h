@@ -2,9 +2,9 @@
  * threads.
  *
  * y[i, n] = sum over 32 lanes of x[i, k] * w[n, k] (+ bias[n]). Kernels may differ in everything except the order of
- * this sum (core/base/ops.h). There are three kinds of kernels.
+ * this sum (core/base/ops.h). There are three kinds of kernels:
  * - One row (gemv): the lanes of a few outputs lie side by side in registers, and every weight is read once.
- * - Few rows: the same with several rows, with weights dequantized once for all of them.
+ * - Few rows (small batch): as for one row, but weights are dequantized once for all rows.
  * - Many rows (gemm): the lanes are computed one after another. Rows and outputs are packed lane by lane. An
  *   outer-product kernel sums one lane of a tile of rows x outputs. The partial sums are added in the order of the tree
  *   over the lanes. */
@@ -35,7 +35,7 @@ struct kvc_linear_kernels {
     size_t (*small_batch_rows_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*few_rows)(const struct kvc_linear_call *call, size_t first, size_t last, float *scratch);
 
-    /* Packs rows tile * tile_rows ... to their location in `packed`. */
+    /* Packs the rows of one tile, from row tile * tile_rows on, into `packed`. */
     size_t (*packed_floats)(const struct kvc_linear_call *call);
     void (*pack_rows)(const struct kvc_linear_call *call, size_t tile, float *packed);
     /* Multiplies one panel of outputs by the tiles first .. last - 1 of packed rows. */

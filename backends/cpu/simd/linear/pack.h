@@ -8,12 +8,13 @@
 #include "backends/cpu/simd/linear/linear.h"
 #include "backends/cpu/simd/linear/sizes.h"
 
-/* place[lane] is the index of a lane in the order of summation. The order is bit-reversed, so that the tree adds
- * neighbours. */
+/* place[lane] is the index of a lane in the order of summation. The order is bit-reversed, so that the lanes that the
+ * tree adds come one after another. */
 static const unsigned char place[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
                                                1, 17, 9, 25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
 
-/* Unused floats after each lane of a panel. They make the lanes of one store fall into different cache sets. */
+/* Unused floats after each lane of a panel, so that stores of the same element in several lanes use different cache
+ * sets. */
 #define LANE_GAP 16
 
 static size_t depth_of(const struct kvc_linear_call *call) { return (call->K + KVC_LANES - 1) / KVC_LANES; }
@@ -37,8 +38,8 @@ static size_t outer_levels(size_t together) {
     return levels;
 }
 
-#define TILE_PREFETCH 64 /* distance of prefetches in steps; packed rows come from L3 or from memory */
-#define ROW_BLOCK 48     /* tiles of rows that pass a panel together, so that their partial sums stay in the cache */
+#define TILE_PREFETCH 64 /* distance of prefetches in steps; packed rows come from L3 or from main memory */
+#define ROW_BLOCK 48     /* tiles of rows that share a panel at a time, so that their partial sums stay in the cache */
 
 /* Loads and transposes a square of LANES x LANES values. */
 INLINE void transposed(vf *r, const float *const *from, size_t at) {
@@ -54,7 +55,7 @@ static size_t packed_floats(const struct kvc_linear_call *call) {
 }
 
 /* If the packed rows do not fit in L2, their stores are non-temporal, so that the CPU need not read the cache lines
- * that it overwrites. STAGE steps of all lanes are then collected first, so that every store is a whole vector. */
+ * that it overwrites. STAGE steps of all lanes are collected first, so that every store is a whole vector. */
 #define STAGE 8
 #define STAGE_LANE (STAGE * TILE_ROWS + LANE_GAP)
 

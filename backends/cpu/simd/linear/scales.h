@@ -10,8 +10,8 @@
 
 struct scales {
     _Alignas(64) int8_t quant[GROUP]; /* for types with several bit fields: the quants, assembled as bytes */
-    float scale[32]; /* one per part, or one per 16 weights; with minimums, in the order of prepare_pairs or
-                        prepare_offset */
+    float scale[32]; /* one per part or per 16 weights; for types with minimums, in the order of prepare_pairs or
+                      * prepare_offset */
 };
 
 /* ---- integers ---- */
@@ -42,7 +42,7 @@ INLINE vi shift_right(vi a, vi n) { return vreinterpretq_s32_u32(vshlq_u32(vrein
 typedef __m256i vb;
 INLINE vb vb_load(const unsigned char *p) { return _mm256_loadu_si256((const __m256i *)(const void *)p); }
 INLINE void vb_store(int8_t *p, vb a) { _mm256_storeu_si256((__m256i *)(void *)p, a); }
-INLINE vb vb_bits(vb a, int shift, int mask) { /* selects bits of each byte */
+INLINE vb vb_bits(vb a, int shift, int mask) { /* shifts each byte and masks it */
     return _mm256_and_si256(_mm256_srl_epi16(a, _mm_cvtsi32_si128(shift)), _mm256_set1_epi8((char)mask));
 }
 INLINE vb vb_join(vb low, vb high, int shift) { /* low | high << shift; no bit leaves its byte */
@@ -65,7 +65,7 @@ INLINE vi bits_of(vi a, int shift, int mask) { return vi_and(shift_right(a, vi_s
 
 /* Returns bytes i ... i + LANES - 1 of sixteen bytes that are given as four words. */
 INLINE vi bytes_of(const uint32_t *words, int i) {
-#if LANES == 16 /* not through memory: a load that is wider than the preceding stores waits for them */
+#if LANES == 16 /* uses no memory: a load that is wider than the preceding stores would wait for them */
     (void)i;
     return _mm512_cvtepu8_epi32(_mm_set_epi64x((long long)((uint64_t)words[3] << 32 | words[2]),
                                                (long long)((uint64_t)words[1] << 32 | words[0])));
@@ -105,7 +105,7 @@ INLINE void prepare_halves(float *scale, const unsigned char *g, int parts, size
     for (int p = 0; p < parts; p++)
         scale[p] = half_load(g + (size_t)p * stride);
 }
-/* For types with a minimum beside the scale: scale, minimum, scale, minimum, ... */
+/* For types with a minimum as well as a scale: scale, minimum, scale, minimum, ... */
 #define PART_SCALE(p) (2 * (p))
 #define PART_MIN(p) (2 * (p) + 1)
 INLINE void prepare_pairs(struct scales *s, const unsigned char *g, int parts, size_t stride) {

@@ -1,4 +1,4 @@
-/* sizes.h - the sizes of the kernels of linear layers. They depend on the width and the number of the vector registers.
+/* sizes.h - the sizes of the kernels of linear layers. They depend on the width and number of vector registers.
  *
  *   TILE_ROWS, TILE_VECTORS    Size of a packed tile: rows, and vectors of outputs.
  *   TILE_EVERY(m)              Calls m(rows) for each height of a tile.
@@ -6,9 +6,9 @@
  *   SMALL_BATCH_OUTPUTS        Outputs that are summed together for few rows.
  *   SMALL_BATCH_ROWS           Rows that are summed together, at most.
  *   SMALL_BATCH_EVERY(m)       Calls m(rows) for 1 ... SMALL_BATCH_ROWS.
- *   SMALL_BATCH_LIMIT          The largest number of rows for which packing is not faster.
- *   ROUND_BYTES                Limit for the packed weights that are used together for all rows, so that they stay in
- * L2. NONTEMPORAL_FROM           Packed rows of at least this size, in bytes, are stored past the caches. */
+ *   SMALL_BATCH_LIMIT          The largest number of rows for which small_batch.h is as fast as packing.
+ *   ROUND_BYTES                Limit for the packed weights that all rows use together. It keeps them in L2.
+ *   NONTEMPORAL_FROM           Packed rows of at least this many bytes are stored without going through the caches. */
 #ifndef KVC_SIMD_LINEAR_SIZES_H
 #define KVC_SIMD_LINEAR_SIZES_H
 
@@ -52,7 +52,7 @@
 #define TILE_OUTPUTS (TILE_VECTORS * LANES)
 #define TILE_FLOATS (TILE_ROWS * TILE_OUTPUTS)
 
-/* Padding of a group of 32 lanes adds the product +0 * -0 = -0, which changes no sum. */
+/* Padding up to a group of 32 lanes adds the product +0 * -0 = -0, which changes no sum. */
 #define FILL_X 0.0f
 #define FILL_W (-0.0f)
 

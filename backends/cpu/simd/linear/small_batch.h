@@ -1,4 +1,4 @@
-/* small_batch.h - linear layers for few rows: lanes lie side by side, as for one row, and weights are dequantized once
+/* small_batch.h - linear layers for few rows: lanes lie side by side, as in gemv.h, and weights are dequantized once
  * for all rows. Part of template.h. */
 #ifndef KVC_SIMD_LINEAR_SMALL_BATCH_H
 #define KVC_SIMD_LINEAR_SMALL_BATCH_H
@@ -18,14 +18,14 @@ static size_t small_batch_blocks(size_t rows) { return kvc_divide_up(rows, SMALL
 static size_t small_batch_block_row(size_t rows, size_t block) { return rows * block / small_batch_blocks(rows); }
 
 static size_t small_batch_rows_scratch(const struct kvc_linear_call *call) {
-    /* Dequantized weights; the lanes of every sum [rows, SMALL_BATCH_OUTPUTS, 32]; x in the layout of small_batch_pack.
-     */
+    /* Order: dequantized weights; the lanes of every sum [rows, SMALL_BATCH_OUTPUTS, 32]; x in the layout of
+     * small_batch_pack. */
     return SMALL_BATCH_OUTPUTS * STRETCH_APART +
            call->rows * (SMALL_BATCH_OUTPUTS * KVC_LANES + kvc_round_up(call->K, KVC_LANES));
 }
 
-/* Packs x in the order of reading: [block][vector of lanes][k / 32][row of the block][LANES], padded to whole groups of
- * 32. */
+/* Packs x in the order in which it is read: [block][vector of lanes][k / 32][row of the block][LANES], padded to whole
+ * groups of 32. */
 static void small_batch_pack(const struct kvc_linear_call *call, float *to) {
     const size_t groups = kvc_divide_up(call->K, KVC_LANES);
     float last[KVC_LANES];
@@ -83,7 +83,7 @@ INLINE void small_batch_block(const enum kvc_type type, const int rows, float *l
             wv[j] = load_plain(type, w[j] + g * bytes);
         UNROLL
         for (size_t line = 0; line < bytes; line += 64) {
-            __builtin_prefetch(ahead.a + line, 0, 2); /* into L2, because L1 holds the data in use */
+            __builtin_prefetch(ahead.a + line, 0, 2); /* prefetches into L2, because L1 holds the data in use */
             __builtin_prefetch(ahead.b + line, 0, 2);
         }
         ahead.a += ahead.step;
@@ -129,7 +129,7 @@ struct small_batch_weights {
     const unsigned char *of[SMALL_BATCH_OUTPUTS];
     size_t size; /* bytes of a weight */
     const unsigned char
-        *ahead[SMALL_BATCH_OUTPUTS]; /* the weights that are read next, of the same outputs or of the next ones */
+        *ahead[SMALL_BATCH_OUTPUTS]; /* the weights that are read next: of the same outputs, or of the following ones */
 };
 
 static struct small_batch_weights small_batch_weights_at(const struct kvc_linear_call *call, size_t n, size_t last,
@@ -153,8 +153,8 @@ static struct small_batch_weights small_batch_weights_at(const struct kvc_linear
     return w;
 }
 
-/* Multiplies `groups` groups of x, for all rows and from weight k on, by the weights. The next weights are prefetched
- * evenly: with each vector of lanes the weights of two outputs, until all are fetched. */
+/* Multiplies `groups` groups of x, from weight k on, by the weights, for all rows. Prefetches the next weights evenly:
+ * with each vector of lanes the weights of two outputs, until all are fetched. */
 static void small_batch_stretch(const struct kvc_linear_call *call, float *lanes, const float *x,
                                 const struct small_batch_weights *w, size_t k, size_t groups) {
     const size_t all = kvc_divide_up(call->K, KVC_LANES);

@@ -1,23 +1,23 @@
-/* gemm.h - template: int8 products for many rows by tiles, for types whose scales are those of whole blocks. Tiles
- * multiply a block of 16 rows by that of 16 outputs. The sums go through memory to vectors, which scale them and add
- * them to the lanes as canon.h defines.
+/* gemm.h - template: int8 linear layers for many rows with AMX tiles, for types with one scale per block. A tile
+ * product multiplies a block of 16 rows by a block of 16 outputs. Its sums are stored to memory. Vector instructions
+ * then load them, scale them and add them to the lanes as canon.h defines.
  *
- * The two take turns: GROUP_BLOCKS blocks of each square are multiplied, then added. While a tile instruction runs, the
- * CPU does half as many operations on vectors of 512 bits, so mixing them is slower. The sums of a group stay in the
- * first cache. */
+ * Tiles and vectors take turns: GROUP_BLOCKS blocks of each square are multiplied, then their sums are added. Mixing
+ * the two is slower, because the CPU executes only half as many 512-bit vector operations while a tile instruction
+ * runs. The sums of a group stay in L1. */
 #ifndef KVC_SIMD_INT8_AMX_GEMM_H
 #define KVC_SIMD_INT8_AMX_GEMM_H
 
 #include "backends/cpu/simd/int8/amx/rows.h"
 
-#define SIDE 16 /* rows, or outputs, of a square */
+#define SIDE 16 /* number of rows, and of outputs, of a square */
 #define SQUARE (SIDE * SIDE)
-#define SQUARES 4      /* of a tile of rows and a panel: two by two */
-#define GROUP_BLOCKS 4 /* that are multiplied at a time */
-#define WAITING 3      /* sums of lanes that wait at a time, see finish_lane */
+#define SQUARES 4      /* a tile of rows times a panel is two by two squares */
+#define GROUP_BLOCKS 4 /* blocks that are multiplied before their sums are added */
+#define WAITING 3      /* lane sums of a square that may wait at the same time (finish_lane) */
 _Static_assert(TILE_ROWS == 2 * SIDE && TILE_OUTPUTS == 2 * SIDE, "the tiles below are those of two by two squares");
 
-/* A thread's scratch memory after its panel. */
+/* A thread's scratch memory. It follows the thread's panel. */
 struct area {
     kvc_i32 sum[SQUARES][GROUP_BLOCKS][SQUARE];
     float lane[SQUARES][SQUARE]; /* the lane that is being computed */
@@ -29,21 +29,21 @@ struct job {
     const struct kvc_int8_call *call;
     const kvc_u32 *x, *w;
     struct area *area;
-    size_t row, rows, output, outputs; /* first one and number */
+    size_t row, rows, output, outputs; /* row, output: the first ones; rows, outputs: their numbers */
 };
 
 /* Blocks of a lane that are multiplied together. */
 struct group {
-    const kvc_u32 *x, *w; /* the first block of the rows and of the panel */
+    const kvc_u32 *x, *w; /* the group's first block of the rows, and of the panel */
     size_t blocks;
-    size_t turn;       /* lanes that were computed before */
-    bool starts, ends; /* the lane */
+    size_t turn;       /* number of lanes that were computed before this one */
+    bool starts, ends; /* true if the group starts the lane, or ends it */
 };
 
-#define W_BLOCK(kind) ((size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS)) /* words of a block of a panel */
+#define W_BLOCK(kind) ((size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS)) /* words of a panel's block */
 
-/* The tiles: the sums of the four squares; the rows of the first two squares and of the last two; the outputs of the
- * even squares and of the odd ones. */
+/* Tile registers: 0 to 3 hold the sums of the four squares, 4 and 5 the rows (of squares 0 and 1, and of squares 2 and
+ * 3), 6 and 7 the outputs (of the even squares, and of the odd ones). */
 enum { TILE_SUM, TILE_X = 4, TILE_W = 6 };
 
 INLINE void configure(struct kvc_tiles *tiles) {
@@ -57,8 +57,8 @@ INLINE void configure(struct kvc_tiles *tiles) {
     TILES_CONFIGURE(tiles, &shapes);
 }
 
-/* Stores the sum of block b - 1 of a square and multiplies block b. In this order the product of one square runs while
- * the sum of another is stored. */
+/* Stores the sum of block b - 1 of a square and multiplies block b. In this order, the CPU multiplies one square while
+ * it stores the sum of another. */
 #define MULTIPLY_SQUARE(square)                                                                                        \
     do {                                                                                                               \
         if (b > 0)                                                                                                     \
@@ -98,7 +98,7 @@ INLINE void multiply_group(struct kvc_tiles *tiles, const struct group *group, s
         TILE_STORE(tiles, TILE_SUM + 3, area->sum[3][last], SIDE * 4);
 }
 
-/* Adds a block's sums to the lane of a square. x and w are the values after the block's quants. */
+/* Adds a block's sums to the lane of a square. x and w point to the words after the block's quants. */
 INLINE void add_block(fv lane[SIDE], const kvc_u32 *x, const kvc_u32 *w, const kvc_i32 *sum, int kind) {
     const fv scale = fv_of_bits(iv_load(w));
     UNROLL
@@ -114,7 +114,7 @@ INLINE void add_block(fv lane[SIDE], const kvc_u32 *x, const kvc_u32 *w, const k
         lane[r] = fv_fma(minimum, fv_of_bits(iv_set((kvc_i32)x[TILE_ROWS + r])), lane[r]);
 }
 
-/* Stores the sums of all lanes of a square as outputs. */
+/* Stores the final sums of a square as outputs. */
 INLINE void store_outputs(const struct job *job, size_t square, const fv sum[SIDE]) {
     const size_t r0 = square / 2 * SIDE, n0 = square % 2 * SIDE, n = job->output + n0;
     const size_t rows = kvc_min_u64(SIDE, job->rows - r0);
@@ -128,7 +128,7 @@ INLINE void store_outputs(const struct job *job, size_t square, const fv sum[SID
                                   bias ? fv_add(sum[r], _mm512_maskz_loadu_ps(some, bias + n)) : sum[r]);
 }
 
-/* Prefetches a square's outputs to be written. Each row is on a page of its own. */
+/* Prefetches the memory of a square's outputs before they are written. Each row is on a page of its own. */
 INLINE void fetch_outputs(const struct job *job, size_t square) {
     const size_t r0 = square / 2 * SIDE, rows = kvc_min_u64(SIDE, job->rows - r0);
     const float *y = job->call->y + (job->row + r0) * job->call->N + job->output + square % 2 * SIDE;
@@ -136,10 +136,11 @@ INLINE void fetch_outputs(const struct job *job, size_t square) {
         __builtin_prefetch(y + r * job->call->N, 1);
 }
 
-/* Lanes are computed in the order in which a tree adds them: 0 and 4; 2 and 6; these two sums; and so on. */
+/* The order in which lanes are computed. The tree adds lanes 0 and 4, then 2 and 6, then these two sums, and so on. */
 static const kvc_u8 lane_at[KVC_INT8_LANES] = {0, 4, 2, 6, 1, 5, 3, 7};
 
-/* Adds a finished lane to the sums that wait for it. After an odd number of lanes one sum begins to wait. */
+/* Adds the waiting sums to a finished lane where the tree does so. The result waits in turn; after the last lane it is
+ * stored as outputs. */
 INLINE void finish_lane(const struct job *job, size_t turn, size_t square, fv lane[SIDE]) {
     float(*waiting)[SQUARE] = job->area->waiting[square];
     size_t depth = (turn & 1) + (turn >> 1 & 1) + (turn >> 2 & 1);
@@ -232,8 +233,8 @@ TILES_OF_KIND(KIND_MINIMUM_32)
 static size_t packed_end(const struct kvc_int8_call *call) { return (packed_bytes(call) + 63) / 64 * 64; }
 static size_t panel_bytes(const struct kvc_int8_call *call) { return packed_end(call) + sizeof(struct area); }
 
-/* Tells whether this kernel multiplies a type. Where a scale is that of 16 weights, tiles would do twice as many
- * products of half the size, which takes longer than vectors. */
+/* Returns true if this kernel multiplies weights of the type. If 16 weights share a scale, tiles would need twice as
+ * many products of half the size, and vectors are faster. */
 INLINE bool tiles_multiply(enum kvc_type type) { return KIND_PIECES(kind_of[type]) == 1; }
 
 static void panel(const struct kvc_int8_call *call, size_t number, size_t first, size_t last, void *scratch) {

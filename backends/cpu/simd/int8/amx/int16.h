@@ -1,11 +1,14 @@
-/* int16.h - template: products of fifteen bits for many rows by AMX's tiles. A quant is two digits (canon.h), and tiles
- * add the four products of digits of a square, which is 16 outputs by 16 rows, over a whole block.
+/* int16.h - template: linear layers in 15 bits for many rows with AMX tiles. A quant has two digits (canon.h). A square
+ * is 16 outputs by 16 rows. For each of the four pairs of digits, tiles add the products of a square over a whole
+ * block.
  *
- * The four sums go through memory to vectors, which combine, scale and add them. Tiles leave half of the vector units
- * free, so each product of tiles is followed by one line of the square before.
+ * The four sums are stored to memory. Vector instructions then load them, combine them, scale them and add them to the
+ * outputs. A tile instruction leaves half of the vector units free, so each one is followed by this vector work for one
+ * line of the previous square.
  *
- * Weights are the left operand, whose lines lie in memory as the weights do, so that a panel needs no transposition.
- * Squares are computed block by block, so that a block of a panel stays in the first cache for all rows of a tile. */
+ * Weights are the left operand of a tile product. Its lines have the same layout as rows of weights, so a panel needs
+ * no transposition. All squares of a block are computed before the next block, so that a block of a panel stays in L1
+ * for all rows of a tile. */
 #ifndef KVC_SIMD_INT8_AMX_INT16_H
 #define KVC_SIMD_INT8_AMX_INT16_H
 
@@ -15,41 +18,44 @@
 #include "backends/cpu/simd/int16/weights.h"
 
 #define DIGITS 2
-#define STEPS 4 /* of 64 quants, in a block */
+#define STEPS 4 /* steps of a block; a step has 64 quants */
 #define PRODUCTS 4
 #define WIDE_TILE_ROWS 64
-#define WIDE_TILES 8     /* of rows, that are multiplied by a piece of a panel */
-#define WIDE_OUTPUTS 128 /* of a panel */
-#define WIDE_TOGETHER 32 /* outputs whose block is used for all rows of a tile before that of the next ones */
-#define WIDE_PIECE 8     /* blocks */
-#define WIDE_SQUARE ((size_t)STEPS * DIGITS * SQUARE) /* words of a block of 16 rows or outputs */
+#define WIDE_TILES 8     /* number of row tiles that are multiplied by a piece of a panel */
+#define WIDE_OUTPUTS 128 /* outputs of a panel */
+#define WIDE_TOGETHER 32 /* outputs whose weights are used for all rows of a tile before the next outputs' weights */
+#define WIDE_PIECE 8     /* blocks of a piece */
+#define WIDE_SQUARE ((size_t)STEPS * DIGITS * SQUARE) /* words of a block for 16 rows or 16 outputs */
 #define WIDE_X_BLOCK (WIDE_TILE_ROWS / SIDE * WIDE_SQUARE + WIDE_TILE_ROWS)
 #define WIDE_W_BLOCK (WIDE_OUTPUTS / SIDE * WIDE_SQUARE + WIDE_OUTPUTS)
 
-/* A thread's scratch memory after its piece of a panel. */
+/* A thread's scratch memory. It follows the thread's piece of a panel. */
 struct wide_area {
-    kvc_i32 sum[2][PRODUCTS][SQUARE];                    /* of the square that is multiplied and of the one before */
-    float to[WIDE_TILES][WIDE_OUTPUTS * WIDE_TILE_ROWS]; /* the outputs of each tile, output by output */
+    kvc_i32 sum[2][PRODUCTS][SQUARE];                    /* sums of the square that is being multiplied, and of the
+                                                          * previous one */
+    float to[WIDE_TILES][WIDE_OUTPUTS * WIDE_TILE_ROWS]; /* the outputs of each tile; the rows of an output are
+                                                          * contiguous */
 };
 
 /* A square whose sums are complete. */
 struct wide_square {
-    const kvc_i32 (*sum)[SQUARE]; /* high by high, high by low, low by high, low by low digits */
+    const kvc_i32 (*sum)[SQUARE]; /* sums of the products of high and high, high and low, low and high, low and low
+                                   * digits */
     const float *w_scale, *x_scale;
     float *to;
-    __mmask16 adds; /* to earlier blocks: all bits, or none */
+    __mmask16 adds; /* all bits: add to the sums of earlier blocks; none: this is the first block */
 };
 
-/* A block of rows and one of a panel consist of squares, and a square of steps: 16 lines of high digits, then 16 of low
- * digits. A line of a panel is an output's, of 64 digits. A line of rows has four digits of 16 rows. After the squares
- * there are the scales. */
+/* A block of rows or of a panel consists of squares, followed by the scales. A square consists of steps: 16 lines of
+ * high digits, then 16 lines of low digits. A line of a panel has 64 digits of one output. A line of rows has four
+ * digits of each of 16 rows. */
 static size_t wide_panel_bytes(const struct kvc_int8_call *call) {
     (void)call;
     return WIDE_PIECE * WIDE_W_BLOCK * 4 + sizeof(struct wide_area);
 }
 static size_t wide_prepared_words(const struct kvc_int8_call *call) { return groups_of(call) * WIDE_X_BLOCK; }
 
-/* Splits 64 quants into bytes. */
+/* Splits 64 quants into high and low digits, as bytes. */
 INLINE void wide_split(const __m512i quant[2], __m512i digit[DIGITS]) {
     const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7), ones = _mm512_set1_epi16(127);
     digit[0] = _mm512_packs_epi16(_mm512_srai_epi16(quant[0], 7), _mm512_srai_epi16(quant[1], 7));
@@ -58,7 +64,7 @@ INLINE void wide_split(const __m512i quant[2], __m512i digit[DIGITS]) {
     digit[1] = _mm512_permutexvar_epi64(order, digit[1]);
 }
 
-/* Loads quants 64 step .. 64 step + 63 of a block of `parts` parts, with zeros after its end. */
+/* Loads quants 64 step .. 64 step + 63 of a block. The block has `parts` parts; quants after its end are zeros. */
 INLINE void wide_load_step(const void *quant, int step, int parts, __m512i to[2]) {
     const unsigned char *from = (const unsigned char *)quant + 128 * step;
     to[0] = _mm512_loadu_si512(from);
@@ -67,7 +73,8 @@ INLINE void wide_load_step(const void *quant, int step, int parts, __m512i to[2]
 
 /* ---- the panel ---- */
 
-/* Packs inputs k .. end - 1 of an output into its line of each block. `at` has the first one. `type` is a constant. */
+/* Packs inputs k .. end - 1 of an output into the output's line of each block. `at` is the place of input k. `type` is
+ * a constant. */
 INLINE void wide_pack(const enum kvc_type type, kvc_u32 *panel, size_t output, struct wide_place at, size_t k,
                       size_t end) {
     kvc_u32 *to = panel + output / SIDE * WIDE_SQUARE + output % SIDE * 16;
@@ -99,7 +106,8 @@ static void (*const wide_pack_of[WIDE_TABLE])(kvc_u32 *, size_t, struct wide_pla
 #define WIDE_PACK_BY_TYPE(NAME, name) [NAME] = wide_pack_##name,
     WIDE_TYPES(WIDE_PACK_BY_TYPE)};
 
-/* Packs inputs k .. end - 1 of panel `number`. Beyond N, up to a whole square, the last output is repeated. */
+/* Packs inputs k .. end - 1 of panel `number`. After the last output, the last square is filled up with copies of that
+ * output. */
 static void wide_pack_piece(const struct kvc_int8_call *call, size_t number, size_t k, size_t end, kvc_u32 *to) {
     const size_t n0 = number * WIDE_OUTPUTS, outputs = kvc_min_u64(WIDE_OUTPUTS, call->N - n0);
     for (size_t i = 0; i < (outputs + SIDE - 1) / SIDE * SIDE; i++) {
@@ -113,7 +121,7 @@ static void wide_pack_piece(const struct kvc_int8_call *call, size_t number, siz
 
 /* ---- rows ---- */
 
-/* Prepares block g of eight rows from row r of a tile on. Those from `rows` on are zeros. */
+/* Prepares block g of eight rows, from row r of a tile on. Rows from number `rows` on are zeros. */
 INLINE void wide_prepare_block(const struct kvc_int8_call *call, kvc_u32 *block, size_t row, size_t r, size_t rows,
                                size_t g) {
     const size_t groups = groups_of(call);
@@ -140,7 +148,7 @@ INLINE void wide_prepare_block(const struct kvc_int8_call *call, kvc_u32 *block,
         scale[i] = i < rows ? call->scale[(row + i) * groups + g] : 0.0f;
 }
 
-/* Prepares the rows of tiles first .. last - 1. Rows after the last one, up to a whole square, are zeros. */
+/* Prepares the rows of tiles first .. last - 1. After the last row, the last square is filled up with zeros. */
 static void wide_prepare(const struct kvc_int8_call *call, size_t first, size_t last) {
     const size_t groups = groups_of(call);
     for (size_t t = first; t < last && t * call->tile_rows < call->rows; t++) {
@@ -154,7 +162,7 @@ static void wide_prepare(const struct kvc_int8_call *call, size_t first, size_t 
 
 /* ---- products ---- */
 
-/* The tiles: the sums of the four products; the high and low digits of the outputs, and of the rows. */
+/* Tile registers: the four sums of products, then the high and low digits of the outputs, then those of the rows. */
 enum { WIDE_SUM, WIDE_W = PRODUCTS, WIDE_X = WIDE_W + DIGITS };
 _Static_assert(WIDE_X + DIGITS == KVC_TILE_COUNT, "all tiles are used");
 
@@ -165,7 +173,7 @@ INLINE void wide_configure(struct kvc_tiles *tiles) {
     TILES_CONFIGURE(tiles, &shapes);
 }
 
-/* Adds the rows' sums of output n of a square (kvc_int16_float, kvc_int16_add). */
+/* Adds the sums of output n of a square to the results of its 16 rows (kvc_int16_float, kvc_int16_add). */
 INLINE void wide_add_line(const struct wide_square *square, size_t n) {
     const kvc_u32 *sum = (const kvc_u32 *)square->sum + SIDE * n;
     float *to = square->to + n * WIDE_TILE_ROWS;
@@ -177,8 +185,8 @@ INLINE void wide_add_line(const struct wide_square *square, size_t n) {
     fv_store(to, fv_fma(scale, whole, _mm512_maskz_loadu_ps(square->adds, to)));
 }
 
-/* Multiplies the digits of a square over `steps` steps and stores the sums. Meanwhile adds the square before, or NULL.
- */
+/* Multiplies the digits of a square over `steps` steps and stores the sums. Meanwhile adds the sums of the square
+ * `before` to the outputs, unless it is NULL. */
 INLINE void wide_multiply(struct kvc_tiles *tiles, const kvc_u32 *w, const kvc_u32 *x, size_t steps,
                           kvc_i32 (*sum)[SQUARE], const struct wide_square *before) {
     const size_t lines = before ? SIDE : 0;
@@ -212,11 +220,11 @@ INLINE void wide_multiply(struct kvc_tiles *tiles, const kvc_u32 *w, const kvc_u
         wide_add_line(before, n);
 }
 
-/* A tile of rows, a panel's outputs, and some blocks. */
+/* A tile of rows, the outputs of a panel, and some of their blocks. */
 struct wide_job {
-    const kvc_u32 *x, *w; /* of the first block */
-    size_t rows, outputs; /* multiples of SIDE */
-    size_t k, end;        /* the inputs */
+    const kvc_u32 *x, *w; /* words of the first block */
+    size_t rows, outputs; /* rounded up to multiples of SIDE */
+    size_t k, end;        /* inputs k .. end - 1 */
     float *to;            /* [outputs, WIDE_TILE_ROWS] */
 };
 
@@ -241,8 +249,8 @@ INLINE void wide_tile(struct kvc_tiles *tiles, const struct wide_job *job, struc
         wide_add_line(&square, n);
 }
 
-/* Stores rows r .. r + 15 of a tile, or fewer at its end, and TILE_OUTPUTS outputs. y is the first row's first output.
- */
+/* Stores rows r .. r + 15 of a tile, or fewer at the tile's end, for TILE_OUTPUTS outputs. `from` points to the first
+ * row's first output. */
 INLINE void wide_store(const struct kvc_int8_call *call, const float *from, size_t row, size_t rows, size_t n0) {
     float line[SIDE * TILE_OUTPUTS];
     for (size_t n = 0; n < TILE_OUTPUTS; n += 8)
@@ -261,8 +269,8 @@ INLINE void wide_store(const struct kvc_int8_call *call, const float *from, size
     }
 }
 
-/* Multiplies rows first .. last - 1, at most those of WIDE_TILES tiles, by panel `number`. Its weights are packed piece
- * by piece, so that a piece and a tile of rows stay in the second cache. */
+/* Multiplies rows first .. last - 1, at most WIDE_TILES tiles, by panel `number`. The panel's weights are packed one
+ * piece at a time, so that a piece and a tile of rows stay in L2. */
 INLINE void wide_tiles(struct kvc_tiles *tiles, const struct kvc_int8_call *call, size_t number, size_t first,
                        size_t last, kvc_u32 *panel, struct wide_area *area) {
     const size_t n0 = number * WIDE_OUTPUTS, outputs = kvc_min_u64(WIDE_OUTPUTS, call->N - n0);

@@ -1,4 +1,4 @@
-/* parameters.h - the parameters of the int8 templates (int8/parameters.h) for tiles. */
+/* parameters.h - the parameters of the int8 templates (int8/parameters.h) for AMX tiles. */
 #ifndef KVC_SIMD_INT8_AMX_PARAMETERS_H
 #define KVC_SIMD_INT8_AMX_PARAMETERS_H
 

@@ -1,9 +1,9 @@
-/* rows.h - template: the data that is prepared from rows for products by tiles, once per call.
+/* rows.h - template: prepares rows for tile products, once per call.
  *
- * A tile of TILE_ROWS rows consists of subtiles of 16 rows. It is stored like a panel (panel.h): all blocks of
- * one lane, then all blocks of the next lane. A block consists of the quants, 32 bytes of each row; the rows' scales;
- * for types with a minimum, the sum of the quants times the scale. Rows after the last one, up to a whole subtile, are
- * zeros. */
+ * A tile of TILE_ROWS rows consists of subtiles of 16 rows. It is stored like a panel (panel.h): all blocks of one
+ * lane, then all blocks of the next lane. A block consists of the quants (32 bytes of each row); the scale of each row;
+ * for types with a minimum, each row's scale times the sum of its quants. After the last row, the last subtile is
+ * filled up with zeros. */
 #ifndef KVC_SIMD_INT8_AMX_ROWS_H
 #define KVC_SIMD_INT8_AMX_ROWS_H
 
@@ -31,7 +31,7 @@ INLINE void prepare_block(const struct kvc_int8_call *call, kvc_u32 *to, size_t 
     }
 }
 
-/* Makes row r of a block zero. */
+/* Sets row r of a block to zero. */
 INLINE void clear_block(kvc_u32 *to, size_t r, int kind) {
     memset(to + 8 * r, 0, 32);
     for (size_t i = 8 * TILE_ROWS + r; i < BLOCK_WORDS(kind); i += TILE_ROWS)

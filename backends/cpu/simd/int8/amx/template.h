@@ -1,4 +1,4 @@
-/* template.h - the kernels of int8.h for many rows by tiles. */
+/* template.h - int8.h's kernels for many rows, with AMX tiles. */
 #ifndef KVC_SIMD_INT8_AMX_TEMPLATE_H
 #define KVC_SIMD_INT8_AMX_TEMPLATE_H
 

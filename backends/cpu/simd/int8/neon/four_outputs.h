@@ -1,5 +1,5 @@
-/* four_outputs.h - template: vectors for gemm.h that hold one row of four outputs. A vector of codes holds four quants
- * of each output; there are four such vectors. The file is empty for SMMLA. */
+/* four_outputs.h - template: vectors for gemm.h that hold the results of one row and four outputs. A vector of codes
+ * holds four quants of each output; there are four such vectors. With SMMLA, this file defines nothing. */
 #ifndef KVC_SIMD_INT8_NEON_FOUR_OUTPUTS_H
 #define KVC_SIMD_INT8_NEON_FOUR_OUTPUTS_H
 

@@ -38,7 +38,7 @@ INLINE void pack_floats(float *to, const float32x4_t *from, int parts, size_t st
         to[(size_t)i * stride] = x[i];
 }
 
-/* Packs 256 weights of each of the panel's outputs, fewer at the end of a row. */
+/* Packs 256 weights of each of the panel's outputs, or fewer at the end of a row. */
 INLINE void pack(const enum kvc_type type, const struct panel *p, const unsigned char *const *row, size_t group,
                  int parts) {
     const size_t pieces = (size_t)(32 / piece_width(type));
@@ -111,8 +111,8 @@ INLINE void add_piece(float32x4_t (*f)[TILE_VECTORS], const struct sums (*sum)[T
     }
 }
 
-/* Multiplies the rows by the panel. Computes each lane and then sums the lanes as a tree. `pieces` is the number of
- * pieces per block. */
+/* Multiplies the rows by the panel. Computes the lanes one after another, then adds them in the order of the tree.
+ * `pieces` is the number of pieces per block. */
 INLINE void tile(const struct kvc_int8_call *call, const struct panel *p, const struct tile_rows *x, float *y,
                  int units, int pieces, int has_minimum) {
     float32x4_t lanes[KVC_INT8_LANES][TILE_UNITS][TILE_VECTORS];
@@ -163,7 +163,7 @@ INLINE void tile(const struct kvc_int8_call *call, const struct panel *p, const 
         }
 }
 
-/* kind: 1 if there are minimums, plus 2 if pieces have 16 weights. `units` is a constant. */
+/* `kind` is 1 for types with minimums, plus 2 for pieces of 16 weights. `units` is a constant. */
 INLINE void tile_of_kind(const struct kvc_int8_call *call, const struct panel *p, const struct tile_rows *x, float *y,
                          int kind, const int units) {
     if (kind == 0)

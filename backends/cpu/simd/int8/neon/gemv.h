@@ -12,7 +12,8 @@ INLINE int32x4_t reduce(const int32x4_t *part) {
     return vpaddq_s32(vpaddq_s32(part[0], part[1]), vpaddq_s32(part[2], part[3]));
 }
 
-/* Corrects sums of products whose codes exceed the quants by `offset`. */
+/* Subtracts `offset` times the sum of `quants` from sums of products whose codes exceed the weights' quants by
+ * `offset`. */
 INLINE int32x4_t without(int32x4_t sum, const kvc_i32 *quants, int offset) {
     return offset ? vmlsq_n_s32(sum, vld1q_s32(quants), offset) : sum;
 }

@@ -1,5 +1,5 @@
-/* parameters.h - the parameters of the int8 templates for CPUs with NEON. int8/<path>.c defines PATH and PRODUCTS.
- * Without them, a template is read alone, for example by an editor, and gets those of the first path.
+/* parameters.h - the parameters of the int8 templates for CPUs with NEON. int8/<path>.c defines PATH and PRODUCTS. If
+ * they are not defined, a tool such as an editor reads a template alone; it gets the values of the first path.
  *
  *   PATH                       Name of the instruction set.
  *   PRODUCTS                   How products of bytes are added: PRODUCTS_IN_PAIRS, PRODUCTS_SDOT or PRODUCTS_SMMLA.
@@ -12,8 +12,9 @@
 #include "backends/cpu/simd/lanes/neon.h"
 
 /* Without dot product instructions, products are added in pairs in 16 bits. No pair overflows, because a product is at
- * most 128 * 127 and two of them are at most 32512. The dot product of four bytes SDOT does not saturate. With many
- * rows, SMMLA multiplies two rows by two outputs, eight quants at once; with few rows, SDOT is used. */
+ * most 128 * 127 and two of them are at most 32512. SDOT, the dot product of four bytes, does not saturate. With many
+ * rows, SMMLA multiplies eight quants of two rows by those of two outputs in one instruction. CPUs with SMMLA use SDOT
+ * for few rows. */
 #define PRODUCTS_IN_PAIRS 0
 #define PRODUCTS_SDOT 1
 #define PRODUCTS_SMMLA 2

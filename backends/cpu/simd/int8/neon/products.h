@@ -1,8 +1,8 @@
 /* products.h - products of bytes, and vectors for gemm.h, for each kind of PRODUCTS.
  *
- *   dot16                      Adds to each of four 32-bit sums the products of four pairs of signed bytes.
+ *   dot16                      Adds four products of signed bytes to each of four 32-bit sums.
  *   UNIT_ROWS, UNIT_OUTPUTS    In gemm.h, a vector of four sums holds this many rows and outputs.
- *   struct codes, codes_load   16 packed quants of each of UNIT_OUTPUTS outputs, in the layout of pack_codes.
+ *   struct codes, codes_load   16 quants of each of UNIT_OUTPUTS outputs, in the layout of pack_codes.
  *   struct quants, quants_load 16 quants of each of UNIT_ROWS rows.
  *   struct sums, sums_zero, sums_add, sums_of   Sums of the products of codes and quants.
  *   of_outputs, of_rows        Return vectors with one float per output or per row.
@@ -21,7 +21,7 @@ INLINE int32x4_t dot16(int32x4_t sum, int8x16_t w, int8x16_t q) {
     return vpadalq_s16(sum, two);
 }
 
-/* half[0] has two sums for each of the outputs 0 and 1, half[1] for each of the outputs 2 and 3. */
+/* half[0] has two sums for each of outputs 0 and 1; half[1] has two for each of outputs 2 and 3. */
 struct sums {
     int32x4_t half[2];
 };

@@ -33,7 +33,7 @@ INLINE uint8x16_t load16(const unsigned char *from) { return vld1q_u8(from); }
 INLINE uint8x16_t low_halves(uint8x16_t x) { return vandq_u8(x, vdupq_n_u8(15)); }
 INLINE uint8x16_t high_halves(uint8x16_t x) { return vshrq_n_u8(x, 4); }
 INLINE int8x16_t signed_of(uint8x16_t x) { return vreinterpretq_s8_u8(x); }
-/* Returns the bits of every byte from bit `shift` on, masked. A negative shift moves them to the left. */
+/* Shifts every byte right by `shift` bits (left if negative) and masks it. */
 INLINE uint8x16_t bits(uint8x16_t x, int shift, int mask) {
     return vandq_u8(vshlq_u8(x, vdupq_n_s8((int8_t)-shift)), vdupq_n_u8((uint8_t)mask));
 }
@@ -118,7 +118,7 @@ INLINE void unpack_block(const enum kvc_type type, int8x16_t *to, const unsigned
         to[1] = LOOKED_UP(e2m1_values, HIGH(b + 1));
     }
 }
-/* Beyond the end of a row, the first block is repeated. */
+/* Unpacks `parts` blocks; beyond the end of a row, repeats the first block. */
 INLINE void unpack_blocks(const enum kvc_type type, struct unpacked *u, const unsigned char *g, int parts) {
     const int bytes = group_bytes(type) / 8;
     UNROLL
