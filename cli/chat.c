@@ -170,8 +170,7 @@ int kvc_cli_chat(const struct cli_command *command, int argc, char **argv) {
          "save the conversation to FILE after each answer; if FILE exists, continue it with its policy and entry type",
          &a.session, 0, 0, NULL},
         {CLI_TEXT, 0, "history", "FILE",
-         "keep the messages that you type at a terminal in FILE, for the arrow keys; \"\": keep none; without the "
-         "option: "
+         "keep the messages that you type at a terminal in FILE, for the arrow keys; \"\": keep none; the default is "
          "kvcull/chat_history in $XDG_STATE_HOME or in ~/.local/state",
          &a.history, 0, 0, NULL},
         {CLI_TEXT, 0, "system", "TEXT", "system message", &a.template.system, 0, 0, NULL},

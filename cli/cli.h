@@ -54,8 +54,8 @@ struct cli_option {
 #define CLI_KV_CHOICES "f32|f16|bf16|q8_0|q4_0|q4_1|iq4_nl|q4h|q5h|q6h|k=q8_0,v=q4h"
 #define CLI_KV_TYPE(target)                                                                                            \
     {                                                                                                                  \
-        CLI_ENTRIES, 0, "kv-type", "TYPE", "type of keys and values; k=TYPE,v=TYPE gives each its own", target, 0, 0,  \
-            CLI_KV_CHOICES                                                                                             \
+        CLI_ENTRIES, 0, "kv-type", "TYPE", "type of keys and values; k=TYPE,v=TYPE gives each its own type", target,   \
+            0, 0, CLI_KV_CHOICES                                                                                       \
     }
 
 struct cli_texts {
@@ -170,20 +170,20 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
     {CLI_TEXT, 0, "ranks", "HOW",                                                                                     \
      "how the processes that mpirun or srun started divide the work. tensor: each process has some heads with their "  \
      "entries, and some outputs of every matrix. pipeline: each process has consecutive layers. "                      \
-     "tensor=N,pipeline=M: M groups of layers, each sharded among N processes of one machine. data (eval and "         \
+     "tensor=N,pipeline=M: M groups of layers, each divided among N processes of one machine. data (eval and "         \
      "perplexity only): each process has the whole model and some samples. Does not change results",    \
      &(c)->ranks, 0, 0, NULL},                                                                                         \
         {CLI_TEXT, 0, "share", "LIST",                                                                                \
          "relative sizes of the parts of the model that the processes of --ranks hold, such as 2,1,1; by default all " \
-         "are equal", &(c)->share, 0,  \
+         "parts are equal", &(c)->share, 0,  \
          0, NULL},                                                                                                    \
         {CLI_INT, 0, "rank-timeout", "SECONDS",                                                                       \
          "end all processes if one has not answered for SECONDS, because it was stopped or disconnected; 0: never",  \
          &(c)->rank_timeout, 0, 1000000, NULL}
 #define CLI_TRACE_OPTIONS(c)                                                                                          \
     {CLI_TEXT, 0, "trace", "FILE",                                                                                    \
-     "write a hash of every operation's output to FILE, for each token and layer; `kvcull trace compare` finds the "  \
-     "first difference of two files. Slow",                                                                           \
+     "write a hash of every operation's output to FILE, for each token and layer (slow); `kvcull trace compare` "     \
+     "finds the first difference between two files",                                                                  \
      &(c)->trace, 0, 0, NULL},                                                                                        \
         {CLI_TEXT, 0, "trace-values", "WHERE",                                                                        \
          "with --trace, write the values, too. WHERE is all or POSITION[:LAYER[:OPERATION]], with * for any number",  \
@@ -191,30 +191,30 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_TEXT, 0, "backend", "NAME",                                                                              \
-         "where to compute: cpu, ref (plain C), opencl[:N], cuda[:N], or opencl: with a part of a device's name; "    \
-         "`kvcull info backends` lists them",                                                                         \
+         "where to compute: cpu, ref (plain C), opencl[:N], opencl:TEXT (TEXT is a part of the device's name) or "    \
+         "cuda[:N]; `kvcull info backends` lists them",                                                               \
          &(c)->backend, 0, 0, NULL},                                                                                  \
         {CLI_INT, 't', "threads", "N", "threads; 0: one per core. Does not change results", &(c)->threads, 0, 1024,   \
          NULL},                                                                                                       \
         {CLI_CHOICE, 0, "math", "MATH",                                                                               \
-         "arithmetic. int8 (default): products of integers in linear layers with quantized weights, and in the "      \
-         "attention of such models over entries of 4 to 8 bits; float elsewhere. int16: products of integers in "       \
-         "linear layers with weights of floats; float elsewhere. float: float32. Each of the three gives the same "    \
-         "bits on every machine. fast: a BLAS library. exact: the same as float",                                     \
+         "arithmetic. int8 (default): linear layers with quantized weights use integers; so does, in a model with "    \
+         "such weights, attention over entries of 4 to 8 bits; the rest uses float32. int16: linear layers with "      \
+         "float weights use integers; the rest uses float32. float: everything uses float32. Each of these three "     \
+         "gives the same bits on every machine. fast: a BLAS library computes linear layers. exact: the same as float",\
          &(c)->math, 0, 0, "float|int8|int16|fast|exact"},                                                                  \
         CLI_RANKS_OPTION(c), CLI_TRACE_OPTIONS(c)
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
         CLI_KV_TYPE(&(c)->cache_type),                                                                                 \
         {CLI_INT, 'c', "ctx", "N",                                                                                    \
-         "maximum tokens of context; 0: no limit (with a warning past the trained length). If N exceeds the original " \
-         "length of a longrope model, which `kvcull info` shows, the model uses its long factors",                    \
+         "maximum tokens of context; 0: no limit (with a warning past the trained length). If N exceeds a longrope "   \
+         "model's original length, which `kvcull info MODEL` shows, the model uses its long factors",                 \
          &(c)->context, 0, 2147483647, NULL},                                                                         \
         {CLI_INT, 0, "chunk", "N", "rows of a prompt computed at once. Does not change results", &(c)->chunk, 1,      \
          65536, NULL}
 #define CLI_SHOW_OPTION(target)                                                                                       \
     {CLI_FLAG, 0, "show-prompt", NULL,                                                                                \
-     "write the model's input to standard error: the text with its control tokens, and the ids", (target), 0, 0, NULL}
+     "write the model's input to standard error: its text with control tokens, and its token ids", (target), 0, 0, NULL}
 #define CLI_OUTPUT_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Output", NULL, NULL, NULL, 0, 0, NULL},                                                           \
         {CLI_FLAG, 0, "json", NULL, "print JSON", &(c)->json, 0, 0, NULL},                                            \
@@ -476,7 +476,7 @@ void cli_sampling_close(struct cli_sampling *sampling);
          "lower a token's logit by P if it already occurs in the answer; 0: off",                                      \
          &(s)->presence_penalty, -2, 2, NULL},                                                                        \
         {CLI_INT, 0, "seed", "S",                                                                                     \
-         "seed of the random numbers: the same seed gives the same answer; -1: choose one at random", &(s)->seed, -1, \
+         "seed of the random numbers: the same seed gives the same answer; -1: a random seed", &(s)->seed, -1, \
          9007199254740992.0, NULL},                                                                                   \
         {CLI_TEXTS, 0, "stop", "TEXT", "end an answer before TEXT; may be given several times", &(s)->stops, 0, 0,    \
          NULL},                                                                                                       \
@@ -533,7 +533,7 @@ bool cli_template_given(const struct cli_template *from); /* true if any option 
     {CLI_TEXT, 0, "chat-template-file", "FILE", "a Jinja chat template to use instead of --template", &(t)->file, 0,  \
      0, NULL},                                                                                                        \
         {CLI_TEXT, 0, "messages", "FILE",                                                                             \
-         "earlier messages, before the chat: a JSON array of objects with role, content, and other fields that the "  \
+         "messages that precede the chat: a JSON array of objects with role, content, and other fields that the "     \
          "template reads, such as tool_calls",                                                                        \
          &(t)->messages, 0, 0, NULL},                                                                                 \
         {CLI_TEXT, 0, "tools", "FILE", "a JSON array of the functions that the model may call", &(t)->tools, 0, 0,    \
@@ -543,10 +543,10 @@ bool cli_template_given(const struct cli_template *from); /* true if any option 
         {CLI_TEXT, 0, "template-vars", "JSON", "more variables for the template: '{\"enable_thinking\": false}'",     \
          &(t)->variables, 0, 0, NULL},                                                                                \
         {CLI_TEXT, 0, "date", "DATE",                                                                                 \
-         "the date for the template, such as 2025-06-30, or today; by default the template sees no date",             \
+         "date for the template: a date such as 2025-06-30, or today; by default the template gets no date",          \
          &(t)->date, 0, 0, NULL},                                                                                     \
         {CLI_FLAG, 0, "special-content", NULL,                                                                        \
-         "recognize control tokens in messages, tools and variables; the author of such a text can then end a turn",   \
+         "recognize control tokens in messages, tools and variables; whoever wrote such a text can then end a turn",   \
          &(t)->special_content, 0, 0, NULL}
 /* clang-format on */
 

@@ -4,25 +4,28 @@
 
 const struct cli_command cli_commands[] = {
     {"run", "-m MODEL [-p TEXT | -f FILE | -] [--kv SPEC] [options]", "answers or continues a prompt",
-     "Writes the model's answer to standard output, without the prompt. Several -p and -f are several turns of one "
-     "session, in the given order (- comes last): each is answered before the next one is read. Without a prompt the "
-     "model starts from its BOS token.\n\nIf the model has a chat template, each prompt becomes a user's message in "
-     "that template. --raw continues the text unchanged instead. A prompt that contains control tokens of the model, "
-     "such as <|im_start|>, is taken as already formatted and also continued unchanged, unless a template option is "
-     "given. --show-prompt shows the text and the tokens that the model receives.\n\nAn answer ends at one of the "
-     "model's end-of-turn tokens, before a --stop text, after -n tokens, or when --ctx is full. A message on standard "
-     "error, even with -q, reports an empty answer and an answer that --ctx cut. U+FFFD replaces bytes of an answer "
-     "that are not UTF-8, such as a character cut off at the end; the token ids in --json are exact.\n\nWith "
-     "--json-schema, --regex or --grammar each answer matches a JSON schema, a regular expression or a grammar. kvcull "
-     "draws only tokens that keep a match possible. An end token is possible only after a full match, and ends the "
-     "answer despite --ignore-eos. An answer that -n, --ctx or --stop ends may be incomplete. If no token can continue "
-     "an answer, it ends, and a message says so.\n\nA summary on "
-     "standard error gives the tokens read and written, the time to the first token, tokens per second, the cache's "
-     "bytes now and at its peak, and the bytes that the policy full would hold.\n\n--save writes the session to a file "
-     "after the last answer. --load continues the session, on any backend. A prompt becomes its next turn; without a "
-     "prompt the answer continues, with the same tokens as in a run that did not stop. A session saved as a chat "
-     "continues as a chat. So a long prompt is read once (-n 0 --save FILE) and serves many questions. The file "
-     "contains what the policy kept; model, arithmetic, policy and --kv-type must be the same.",
+     "Writes the model's answer to standard output, without the prompt. If -p and -f are given several times, each "
+     "prompt is one turn of the same session, in the given order (- comes last). kvcull answers a turn before it reads "
+     "the next. Without a prompt the model starts from its BOS token.\n\n"
+     "If the model has a chat template, each prompt becomes a user's message in that template. With --raw the model "
+     "continues the prompt as it is. If a prompt contains control tokens of the model, such as <|im_start|>, it counts "
+     "as already formatted, and the model also continues it as it is, unless a template option is given. --show-prompt "
+     "shows the text and the tokens that the model receives.\n\n"
+     "An answer ends at one of the model's end-of-turn tokens, before a --stop text, after -n tokens, or when --ctx is "
+     "full. If an answer is empty or --ctx ended it, a message on standard error says so, even with -q. U+FFFD "
+     "replaces bytes of an answer that are not UTF-8, such as a character cut off at the end; the token ids in --json "
+     "are exact.\n\n"
+     "With --json-schema, --regex or --grammar each answer matches a JSON schema, a regular expression or a grammar. "
+     "kvcull draws only tokens that keep a match possible. It draws an end token only after a full match, and this "
+     "token then ends the answer despite --ignore-eos. If -n, --ctx or --stop ends an answer, the match may be "
+     "incomplete. If no token keeps a match possible, the answer ends, and a message says so.\n\n"
+     "A summary on standard error gives the tokens read and written, the time to the first token, tokens per second, "
+     "the current and the peak size of the cache, and the size of a full cache.\n\n"
+     "--save writes the session to a file after the last answer. --load continues a saved session, on any backend. A "
+     "prompt becomes the session's next turn. Without a prompt the last answer continues, with the same tokens as in a "
+     "run that did not stop. A session saved as a chat continues as a chat. To ask many questions about a long prompt, "
+     "read the prompt once (-n 0 --save FILE) and load the file for each question. The file contains the entries that "
+     "the policy kept. The model, arithmetic, policy and --kv-type must be the same as when it was saved.",
      "kvcull run -m model.gguf -p \"What is a KV cache?\"\n"
      "kvcull run -m model.gguf --raw -p \"Once upon a time\" -n 100 --temp 0\n"
      "kvcull run -m model.gguf -f report.txt --kv snapkv:budget=1024+streaming:budget=2048\n"
@@ -33,69 +36,68 @@ const struct cli_command cli_commands[] = {
      kvc_cli_run},
     {"chat", "MODEL [--kv SPEC] [--system TEXT] [--template NAME] [options]", "talks with a model",
      "Reads a line, answers it, and reads the next one. The conversation is formatted by the model's chat template. "
-     "The "
-     "session keeps the conversation so far, and each turn processes only its new tokens.\n\n"
+     "The session keeps the conversation so far, so each turn processes only new tokens.\n\n"
      "With --session the conversation is saved to a file after each answer, and a later chat continues it. If the "
-     "program ends while it saves, the file still contains the previous state.\n\n"
-     "Models with longrope (Phi-3.5, Phi-4-mini) have two sets of rope factors: short ones for conversations up to "
-     "their original length, and long ones. With --kv full a conversation begins with the short factors; when it "
-     "outgrows that length, it is computed again with the long ones. Any other policy evicts entries that could not be "
-     "computed again, so it uses the long factors from the first token on, unless --ctx limits the conversation to the "
-     "original length.\n\n"
+     "program is killed while it saves, the file still contains the previous state.\n\n"
+     "Models with longrope (Phi-3.5, Phi-4-mini) have two sets of rope factors: short ones for conversations up to the "
+     "model's original length, and long ones. With --kv full a conversation begins with the short factors. When it "
+     "outgrows the original length, kvcull computes it again with the long ones. Other policies evict entries, so they "
+     "cannot compute a conversation again. They use the long factors from the first token on, unless --ctx limits the "
+     "conversation to the original length.\n\n"
      "In a terminal, you can edit a message: the arrow keys, Home, End, Ctrl-A, Ctrl-E, Ctrl-W, Ctrl-U, Ctrl-K and "
      "Ctrl-Y work as in a shell. Up and Down show earlier messages, and Tab completes commands. kvcull keeps the "
      "messages in a file (--history). Text that you type during an answer appears at the next prompt.\n\n"
      "A line that ends in a backslash continues in the next line; Alt-Enter begins a new line, too. Pasted text is one "
-     "message. A message between two marks of three quotation marks (\"\"\") may have any number of lines. /help lists "
-     "the commands: /stats, /policy, /clear, /save, /load and /exit. To send a line that begins with /, type //. "
-     "--json-schema, --regex and "
-     "--grammar apply to each answer, as in kvcull run. "
-     "Ctrl-C ends an answer, but not the chat; at the prompt it clears the message. While the model reads a long "
-     "message, Ctrl-C drops this message. If the conversation before the message is longer, only a second Ctrl-C drops "
-     "the message, because the model must then read that conversation again. A third Ctrl-C ends the program.",
+     "message. A message that begins and ends with three quotation marks (\"\"\") may have any number of lines. /help "
+     "lists the commands: /stats, /policy, /clear, /save, /load and /exit. To send a line that begins with /, type //. "
+     "--json-schema, --regex and --grammar apply to each answer, as in kvcull run. Ctrl-C ends an answer, but not the "
+     "chat; at the prompt it clears the message. While the model reads a long message, Ctrl-C drops this message. If "
+     "the conversation before the message is longer than the message, a second Ctrl-C is needed, because the model "
+     "must then read that conversation again. A third Ctrl-C ends the program.",
      "kvcull chat model.gguf --kv morphkv:budget=2048\n"
      "kvcull chat -m model.gguf --kv morphkv:budget=2048 --session talk.kv\n"
      "kvcull chat -m model.gguf --system \"You answer in one sentence.\" --temp 0.7\n",
      kvc_cli_chat},
     {"serve", "-m MODEL [--kv SPEC] [--port N] [--mem BYTES] [options]", "serves an OpenAI-compatible interface",
      "Serves a model over HTTP, at /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health "
-     "and /metrics, for clients of OpenAI's interface. docs/reference/server.md describes every field of a request. "
-     "The "
-     "server ignores a field that it does not know, and names the field on standard error; --strict refuses such a "
-     "field.\n\n"
-     "Running requests are computed in a batch, one token of each per step. Requests join and leave the batch between "
-     "steps, and continue while a long prompt is read. Answers are bit-identical whatever other requests run. Each "
-     "request may name a policy in its field kv, and its usage reports the bytes that its cache held and read.\n\n"
-     "--mem limits the memory of all sessions. The server predicts the memory of a request before it starts. A request "
-     "that does not fit waits; after --wait seconds the server refuses it with the advice to try again. The server "
-     "keeps the session of a conversation for its next request until another request needs the memory.\n\n"
+     "and /metrics, for clients of OpenAI's interface. docs/reference/server.md describes every field of a request. If "
+     "a request has a field that the server does not know, the server ignores the field and names it on standard "
+     "error. With --strict it refuses the request.\n\n"
+     "The server computes running requests in a batch: each step computes one token of every request. Requests join "
+     "and leave the batch between steps, and continue while the server reads a long prompt. An answer has the same "
+     "bits whatever other requests run. A request may name a policy in its field `kv`. The field `usage` of the "
+     "response reports the size of the request's cache and the bytes read from it.\n\n"
+     "--mem limits the memory of all sessions. Before a request starts, the server predicts the memory that the "
+     "request needs. A request that does not fit waits. After --wait seconds the server refuses it and tells the "
+     "client when to try again. The server keeps a conversation's session for the next request of this conversation "
+     "until another request needs the memory.\n\n"
      "Without --host the server listens on the loopback address, which other machines cannot reach. For TLS put a "
-     "proxy "
-     "in front. After SIGTERM or Ctrl-C it finishes the running requests and ends; a second signal ends it at once.",
+     "proxy in front. After SIGTERM or Ctrl-C the server finishes the running requests and exits; a second signal "
+     "stops it at once.",
      "kvcull serve -m model.gguf\n"
      "kvcull serve -m model.gguf --kv snapkv:budget=1024 --mem 8G --port 9000\n"
      "kvcull serve -m model.gguf --host 0.0.0.0 --api-key-file keys.txt\n",
      kvc_cli_serve},
     {"eval", "TASK... -m MODEL --kv SPEC [--kv SPEC...] [options]",
      "compares the answers of policies on standard tasks",
-     "Runs standard tasks with every given policy and prints tables that compare them. ruler selects the thirteen "
-     "tasks of RULER, scb those that ask several questions about one text. Tasks that need a file are skipped without "
-     "it, with a message. needle and fidelity have options of their own.\n\n"
-     "A sample is generated from the seed and its number. --length limits its tokens, answer included, counted with "
-     "the model's tokenizer. All policies get the same samples. Answers are greedy, use the model's chat template, and "
-     "end at the end of the turn or at the task's length.\n\n"
-     "Methods that choose entries by the prompt's last queries do far better if these are the question. So every "
-     "sample "
-     "is run twice. seen: the question is part of the prompt that is compressed (question-aware). unseen: the text is "
-     "compressed before the question arrives as the next turn (question-agnostic). Both prompts have the same "
-     "tokens.\n\n"
-     "The tables show the mean score, seen and unseen, each with its confidence interval (Wilson, 95 %), the number of "
-     "samples, the bytes of cache and state after the prompt, the cache bytes read per generated token, the time to "
-     "the "
-     "first token and the time per further token. For tasks that place the answer at several depths, a table for each "
-     "policy shows the scores by depth and length. For tasks with several questions, a table shows the scores of each "
-     "turn. For tasks with long answers, a table shows the bytes held while the answer grows. A conversation counts as "
-     "one sample. perplexity asks no question; its mean has a normal confidence interval.\n\n"
+     "Runs standard tasks with every given policy and prints tables that compare the policies. The name `ruler` "
+     "selects the thirteen tasks of RULER; `scb` selects the tasks that ask several questions about one text. If a "
+     "task needs a file that is not given, a message says that the task is skipped. The tasks `needle` and `fidelity` "
+     "have options of their own.\n\n"
+     "A sample is generated from the seed and its number. --length limits the number of its tokens, including the "
+     "answer. All policies get the same samples. Prompts use the model's chat template. Decoding is greedy, and an "
+     "answer ends with the turn or at the task's maximum length.\n\n"
+     "Methods that choose entries by the prompt's last queries do far better if the prompt ends with the question. So "
+     "every sample is run twice. `seen` (question-aware): the question is part of the prompt that is compressed. "
+     "`unseen` (question-agnostic): the text is compressed first, and the question is the next turn. Both runs read "
+     "the same tokens.\n\n"
+     "The tables show the mean scores `seen` and `unseen`, each with its confidence interval (Wilson, 95 %). Then "
+     "follow the number of samples, the bytes of cache and policy state after the prompt, the cache bytes read per "
+     "generated token, the time to the first token, and the time per further token. For tasks that place the answer at "
+     "several depths, a table for each policy shows the scores by depth and length. For tasks with several questions, "
+     "a table shows the scores of each turn. For tasks with long answers, a table shows the bytes held while the "
+     "answer grows. A conversation counts as one sample. The task `perplexity` asks no question; the confidence "
+     "interval of its mean assumes a normal distribution.\n\n"
      "--out appends every answer to a file, one JSON object per line. After an interruption, --resume removes an "
      "incomplete last line and computes only the missing samples. With --shard several processes share the samples, "
      "each with an output file of its own; `kvcull eval merge` prints the tables of all files.",
@@ -108,30 +110,30 @@ const struct cli_command cli_commands[] = {
     {"bench", "(-m MODEL | --shape NAME [--type TYPE]) [--kv SPEC...] [--prompt N,..] [--gen N] [--batch B,..]",
      "measures speed and memory",
      "Measures prefill and decode with every given policy. Measurements of the policies are interleaved, so that each "
-     "can be compared with the first. Times are medians; the cost relative to the first policy is the median of the "
-     "ratios of single steps.\n\n"
-     "The table of prefill shows tokens per second, the time relative to the first policy, the peak of cache bytes "
-     "beside the bytes of one layer's full cache and the bytes kept, and the bytes of the hidden states. The table of "
-     "decode shows, for each batch size, the time of one step, tokens per second, cache bytes read per step, and the "
-     "step's fraction of the roofline: the time needed to read the weights and the cache at the machine's read "
-     "bandwidth, which the same run measures. The table of memory shows the counted bytes and the process's anonymous "
-     "memory at the first, middle and last step, and the time of a step in each quarter of the generation.\n\n"
-     "--ops measures every operation of a backend instead of a model, at shapes of a model with one billion "
-     "parameters: "
-     "the bytes and flops of a call, and its fraction of the device's limits, which the same run measures. --beside "
-     "makes the same calls on a second backend, interleaved, five times if the first is not clearly faster (the median "
-     "counts). The exit status is 1 if any operation is slower than on the second backend by more than the cost of "
-     "launching it.\n\n"
-     "--table measures one of several tables on the same terms. operations and layer are those of --ops. "
-     "attention-decode and attention-prefill: attention over caches of several shapes. attention-int8: attention over "
-     "Q8_0 entries as integers beside floats. select: choosing entries and attending to them, beside attention to all "
-     "entries. gemm: F32 linear layers of 512 rows, beside those of --math "
-     "fast. types, small-batch: linear layers of every type, and of 1 to 64 rows. linear-decode, linear-cached: one "
-     "row, "
-     "with matrices in memory and in a cache. int8, int16: activations of 8 or 15 bits beside float. prompt needs a "
-     "model: the time of "
-     "each operation in a prefill of the first --prompt. With --threads 1 the tables after layer count processor time, "
-     "so that other load disturbs less.",
+     "policy can be compared with the first. Times are medians. The time relative to the first policy is the median of "
+     "the ratios of single steps.\n\n"
+     "The prefill table shows tokens per second, the time relative to the first policy, and four sizes: the cache at "
+     "its peak, one layer's full cache plus the entries kept, the entries kept alone, and the hidden states. The "
+     "decode table shows, for each batch size, the time of a step, tokens per second, the cache bytes read per step, "
+     "and the fraction of the roofline that the step reaches. The roofline is the time that it takes to read the "
+     "weights and the cache once at the read bandwidth that the same run measures. The memory table shows the bytes "
+     "that kvcull counts and the process's anonymous memory at the first, middle and last step, and the time of a step "
+     "in each quarter of the generation.\n\n"
+     "--ops measures every operation of a backend instead of a model, at the shapes of a model with one billion "
+     "parameters. It shows the bytes and flops of a call, and the fraction that they reach of the device's limits, "
+     "which the same run measures. --beside makes the same calls on a second backend as well. If the first backend is "
+     "not clearly faster, it repeats both calls up to five times and shows the median. The exit status is 1 if any "
+     "operation is slower than on the second backend by more than the time that a launch takes.\n\n"
+     "--table measures one group of operations in the same way. `operations`, `layer`: what --ops measures without and "
+     "with --entries. `attention-decode`, `attention-prefill`: attention over caches of several shapes. "
+     "`attention-int8`: integer attention over Q8_0 entries, compared with float attention. `select`: choosing entries "
+     "and attending to them, compared with attention to all entries. `gemm`: F32 linear layers of 512 rows, compared "
+     "with those of --math fast. `types`: linear layers with each weight type. `small-batch`: linear layers of 1 to 64 "
+     "rows. `linear-decode`, `linear-cached`: linear layers of one row, with matrices in memory or in the processor's "
+     "cache. `int8`, `int16`: integer linear layers, compared with float. `prompt` (needs a model): the time of each "
+     "operation in a prefill of the first length that --prompt gives.\n\n"
+     "With --threads 1, all tables except `operations`, `layer` and `prompt` measure processor time, which other load "
+     "affects less.",
      "kvcull bench -m model.gguf --kv full --kv snapkv:budget=512 --prompt 4096 --batch 1,8\n"
      "kvcull bench --shape 100m --kv streaming:budget=1024 --kv morphkv:budget=1024 --prompt 2048\n"
      "kvcull bench --ops --backend opencl --beside ref\n"
@@ -140,16 +142,15 @@ const struct cli_command cli_commands[] = {
      kvc_cli_bench},
     {"verify", "[--backend NAME|all] [--kv SPEC|all] [-m MODEL] [options]", "compares backends with the reference",
      "Compares one or every usable backend with the reference in plain C. First it runs each operation over many odd "
-     "shapes, then whole runs (a prompt and decode steps) with every policy, step by step on both backends. Logits, "
-     "the "
-     "entries kept and the entries read in every step must be bit-identical. If anything differs, the exit status is 1 "
-     "and the output locates the first difference.\n\n"
-     "The table counts differing bits of results or logits, and entries that only one of the two keeps or reads. The "
-     "hash covers all results of an operation, or all logits of a run.\n\n"
-     "With --against stored the reference need not run. The program contains hashes of the reference's results, for "
-     "each operation and for the whole runs of the bundled model with the default --prompt, --gen and --kv-type. If a "
-     "backend's hash differs or none is stored, the reference runs after all and locates the difference. If nothing "
-     "differs then, the stored hash is out of date, and the exit status is 3.",
+     "shapes. Then it makes whole runs (a prompt and decode steps) with every policy, step by step on both backends. "
+     "In every step both must compute the same bits of the logits, keep the same entries and read the same entries. If "
+     "anything differs, the exit status is 1 and the output locates the first difference.\n\n"
+     "The table counts the bits of results or logits that differ, and the entries that only one of the two backends "
+     "keeps or reads. The hash covers all results of an operation, or all logits of a run.\n\n"
+     "With --against stored the reference usually need not run. The program contains hashes of the reference's "
+     "results, for each operation and for the whole runs of the bundled model with the default --prompt, --gen and "
+     "--kv-type. Only if a backend's hash differs, or no hash is stored, does the reference run, to locate the "
+     "difference. If it finds no difference, the stored hash is out of date, and the exit status is 3.",
      "kvcull verify\n"
      "kvcull verify --backend avx2 --kv morphkv:budget=64 -m model.gguf\n"
      "kvcull verify --backend cuda --against stored\n",
@@ -157,11 +158,12 @@ const struct cli_command cli_commands[] = {
     {"replay", "--kv SPEC --prompt N --in DUMP.safetensors --out KEPT.json [--attn OUT.safetensors]",
      "runs a policy on tensors, without a model",
      "Passes queries, keys and values from a file to a policy, and writes the positions that each layer and head keeps "
-     "after the prompt and after every decode step. The file contains layers.<l>.q [T, H, d] and layers.<l>.k and .v "
-     "[T, H_kv, d], float32, after RoPE. Rows below --prompt are the prompt, each later row is a decode step.\n\n"
+     "after the prompt and after every decode step. The file contains the tensors layers.<l>.q [T, H, d] and "
+     "layers.<l>.k and .v [T, H_kv, d], in float32, after RoPE. The first --prompt rows are the prompt, and each later "
+     "row is a decode step.\n\n"
      "The output is {\"kv\": SPEC, \"steps\": [{\"at\": \"prompt\" or row, \"kept\": [layer][head][position...]}]}. "
-     "kept lists the entries held after the step's eviction. A method that evicts while the prompt is read adds steps "
-     "{\"at\": \"chunk\", \"chunk\": N} in front. A decode step of a method that chooses the entries to read also has "
+     "kept lists the entries held after the step's eviction. A method that evicts while it reads the prompt adds steps "
+     "{\"at\": \"chunk\", \"chunk\": N} in front. If a method chooses the entries to read, each decode step also has "
      "\"read\", which lists these entries in the same form.",
      "kvcull replay --kv snapkv:budget=64 --prompt 512 --in dump.safetensors --out kept.json\n"
      "kvcull replay --kv morphkv:budget=64 --prompt 512 --in dump.safetensors --attn out.safetensors\n",
@@ -170,34 +172,32 @@ const struct cli_command cli_commands[] = {
      "writes the logits of every token",
      "Writes the tensor logits [tokens, vocab], float32, row by row to a safetensors file, and prints the hash (XXH64) "
      "of all rows with the version of the arithmetic. Two machines that print the same hash computed the same bits.\n\n"
-     "Without --prompt the whole text is one prompt. With --prompt the later tokens are decode steps, so that "
-     "evictions "
-     "of a policy change the logits.\n\n"
-     "With --math int8, int16 or fast the same tokens are computed again with float, and the command prints the "
-     "distance: the "
-     "largest difference of any logit, the largest relative error of a row, and the number of rows with the same most "
-     "likely token.",
+     "Without --prompt the whole text is one prompt. With --prompt N all tokens after the first N are decode steps, so "
+     "a policy's evictions change the logits.\n\n"
+     "With --math int8, int16 or fast the command computes the same tokens again with float and prints the distance "
+     "between both results: the largest difference of a logit, the largest relative error of a row, and the number of "
+     "rows with the same most likely token.",
      "kvcull logits -m model.gguf --tokens 1,2,3 --out logits.safetensors\n"
      "kvcull logits -m model.gguf -f text.txt --kv morphkv:budget=64 --prompt 100\n"
      "kvcull logits -m model.gguf -f text.txt --math int8\n",
      kvc_cli_logits},
     {"trace", "compare FILE FILE [--json]", "finds the first operation that differs between two runs",
-     "Compares two files that --trace FILE of another command wrote, and prints the first output that differs: the "
-     "position of the token, the layer, the operation and the head. If both files contain values (--trace-values), the "
-     "command prints both. The exit status is 1 if an output differs.\n\n"
+     "Compares two files that other commands wrote with --trace FILE, and prints the first output that differs: the "
+     "position of its token, its layer, operation and head. If both files contain values (--trace-values), the command "
+     "prints both values. The exit status is 1 if an output differs.\n\n"
      "The runs may use different backends, threads, --chunk and machines. A run of several processes writes FILE, "
-     "FILE.rank1, FILE.rank2 and so on; give FILE. If the numbers of processes differ, outputs of which each process "
-     "computes a part are left out.",
+     "FILE.rank1, FILE.rank2 and so on; give FILE. If the two runs had different numbers of processes, the command "
+     "skips outputs of which each process computes only a part.",
      "kvcull logits -m model.gguf --tokens 1,2,3 --backend ref --trace ref.trace\n"
      "kvcull logits -m model.gguf --tokens 1,2,3 --backend cuda --trace cuda.trace\n"
      "kvcull trace compare ref.trace cuda.trace\n",
      kvc_cli_trace},
     {"tokenize", "-m MODEL [--decode] [--pieces] [--template NAME] (TEXT | -p TEXT | -f FILE | -)",
      "converts text to token ids and back",
-     "Prints the ids of a text's tokens, separated by commas. They begin with the tokens that the model puts in front "
-     "of "
-     "a text. With --decode the input is a list of ids and the output is text. With --template the text is a user's "
-     "message, and the ids are those of the formatted prompt; --json also prints that prompt as text.",
+     "Prints the ids of a text's tokens, separated by commas. The first ids are those of the tokens that the model "
+     "puts in front of a text. With --decode the input is a list of ids and the output is text. With --template the "
+     "text is a user's message, and the command prints the ids of the formatted prompt; --json also prints that prompt "
+     "as text.",
      "kvcull tokenize -m model.gguf \"Once upon a time\"\n"
      "kvcull tokenize -m model.gguf --pieces -f text.txt\n"
      "kvcull tokenize -m model.gguf --template model --pieces \"What is a KV cache?\"\n"
@@ -206,53 +206,48 @@ const struct cli_command cli_commands[] = {
     {"perplexity", "-m MODEL -f FILE [--kv SPEC...] [--ctx N] [--prompt N] [options]",
      "measures how well a model predicts a text",
      "Cuts a text into windows of --ctx tokens (without --ctx: one window) and prints the perplexity, its standard "
-     "error "
-     "and the size of the cache for every policy. The first half of each window, or its first --prompt tokens, are the "
-     "prompt. Every later token is predicted, scored, and then processed as a decode step, so that all policies score "
-     "the same tokens. --prompt 1 scores all tokens of a window but the first. The policy full computes a whole window "
-     "at once, with the same result.\n\n"
-     "The table shows the size of the cache at the end of a whole window (the largest if windows differ), the size "
-     "that "
-     "full would have there, and the peak over all windows.",
+     "error and the size of the cache for every policy. The prompt is the first half of each window, or its first "
+     "--prompt tokens. Every later token is predicted, scored, and then processed as a decode step, so that all "
+     "policies score the same tokens. With --prompt 1 all tokens of a window except the first are scored. The policy "
+     "`full` computes a whole window at once, with the same result.\n\n"
+     "The table shows the size of the cache at the end of a whole window (the largest if windows differ), the size of "
+     "a full cache there, and the peak over all windows.",
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048\n"
      "kvcull perplexity -m model.gguf -f text.txt --ctx 2048 --kv full --kv morphkv:budget=256\n",
      kvc_cli_perplexity},
     {"collect", "-m MODEL -f TEXT -o OUT [-n N] [options]", "writes statistics of a model's queries",
      "Runs the model over a text and writes, for each layer and query head, the mean query before RoPE and the mean "
-     "length of each rotated pair of channels. The policy triattention reads this file as stats=OUT. Any text of some "
-     "thousand tokens is suitable, because the queries of a head differ little between texts. The file is text; its "
-     "numbers are the same on every backend.\n\n"
-     "The summary shows how concentrated the queries are: the length of a pair's mean divided by the mean of its "
-     "lengths, 1 if the pair never changes.",
+     "length of each rotated pair of channels. The method `triattention` reads this file (option stats=OUT). Any text "
+     "of a few thousand tokens is suitable, because the queries of a head differ little between texts. The output is a "
+     "text file, with the same numbers on every backend.\n\n"
+     "The summary shows how concentrated the queries are: the length of a pair's mean vector divided by the pair's "
+     "mean length. The ratio is 1 if the pair never changes.",
      "kvcull collect -m model.gguf -f book.txt -o model.stats\n"
      "kvcull run -m model.gguf -f task.txt -n 4000 --kv triattention:budget=1024,stats=model.stats\n",
      kvc_cli_collect},
-    {"convert", "MODEL -o OUT.gguf|OUT/ [--type TYPE]", "converts a model to GGUF or to a folder, in another type",
+    {"convert", "MODEL -o OUT.gguf|OUT/ [--type TYPE]", "converts a model to a GGUF file or a Hugging Face folder",
      "Reads a Hugging Face folder or a GGUF file and writes one GGUF file with matrices of the given type. If OUT ends "
-     "in "
-     "a slash, it writes a Hugging Face folder of f32, f16 or bf16 instead, with tokenizer and chat template. It "
-     "refuses "
-     "a model that kvcull could not run afterwards, such as one of an unsupported family. The file appears under its "
-     "name when it is complete, and then replaces an existing file, even the source. It never replaces a "
-     "write-protected file or a folder that contains files.",
+     "in a slash, the command writes a Hugging Face folder with f32, f16 or bf16 weights instead, with tokenizer and "
+     "chat template. It refuses a model that kvcull could not run afterwards, such as one of an unsupported family. "
+     "The output gets its name only when it is complete, and then replaces an existing file, even the source. It never "
+     "replaces a write-protected file or a folder that contains files.",
      "kvcull convert Qwen2.5-0.5B-Instruct -o qwen.gguf --type q8_0\n"
      "kvcull convert qwen.gguf -o qwen-folder/ --type bf16\n",
      kvc_cli_convert},
-    {"mkmodel", "--shape NAME -o OUT.gguf [--type TYPE] [--seed S]", "writes a model of random weights",
+    {"mkmodel", "--shape NAME -o OUT.gguf [--type TYPE] [--seed S]", "writes a model with random weights",
      "Writes a GGUF file with the geometry of a real model and random weights, for measurements of speed and memory.",
      "kvcull mkmodel --list\n"
      "kvcull mkmodel --shape llama-3.2-1b --type q8_0 -o random.gguf\n",
      kvc_cli_mkmodel},
     {"info", "[backends | methods [NAME] | families | shapes | templates | MODEL] [options]",
      "describes backends, methods and models",
-     "Without a word: the version and the backends. methods: all methods, or one in detail, with its idea, formula, "
-     "options, memory, traffic and paper. families: the supported model families. MODEL: the properties of a model, "
-     "and "
-     "whether it fits in memory with each policy. The table shows entries per head, the bytes of the cache and of the "
-     "policy's state at the end, the peak, the hidden states of prefill in addition, and the longest prompt that fits. "
-     "Weights are not read. Without --mem the limit is the smallest of: the machine's available memory, the memory "
-     "that "
-     "each control group of this process has left (file pages do not count as used), and ulimit -v and -d.",
+     "Without an argument, prints the version and the backends. `methods` prints all methods, or one in detail, with "
+     "its idea, formula, options, memory, traffic and paper. `families` prints the supported model families. MODEL "
+     "prints the properties of a model, and whether it fits in memory with each policy.\n\n"
+     "The table of policies shows entries per head, the bytes of the cache and of the policy's state at the end and at "
+     "their peak, the hidden states of prefill, which come in addition, and the longest prompt that fits. The command "
+     "does not read the weights. Without --mem the limit is the smallest of these: the machine's available memory, the "
+     "memory that each control group of this process has left (file pages do not count as used), and ulimit -v and -d.",
      "kvcull info methods\n"
      "kvcull info methods morphkv\n"
      "kvcull info model.gguf --prompt 32000 --gen 1000 --kv full --kv snapkv:budget=1024 --mem 8G\n",

@@ -39,11 +39,11 @@ int kvc_cli_convert(const struct cli_command *command, int argc, char **argv) {
     const char *out = NULL;
     enum kvc_type type = KVC_TYPES;
     const struct cli_option options[] = {
-        {CLI_TEXT, 'o', "out", "OUT", "GGUF file to write, or, if it ends in a slash, Hugging Face folder", &out, 0, 0,
+        {CLI_TEXT, 'o', "out", "OUT", "GGUF file to write or, if OUT ends in a slash, Hugging Face folder", &out, 0, 0,
          NULL},
         {CLI_TYPE, 0, "type", "TYPE",
-         "type of the matrices (default: q8_0). For a folder f32, f16 or bf16 (default: the type of the source if that "
-         "is f32 or bf16, else f16). Norms and biases stay f32",
+         "type of the matrices (default: q8_0). A folder takes f32, f16 or bf16 (default: the type of the source if "
+         "that is f32 or bf16, else f16). Norms and biases stay f32",
          &type, 0, 0, NULL},
         CLI_OUTPUT_OPTIONS(&common),
         {.kind = CLI_END}};

@@ -280,8 +280,8 @@ int kvc_cli_perplexity(const struct cli_command *command, int argc, char **argv)
         {CLI_TEXT, 'f', "file", "FILE", "text file; - is standard input", &a.file, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared on the same tokens", &a.specs, 0, 0, NULL},
         {CLI_INT, 0, "prompt", "N",
-         "number of tokens at the beginning of each window that are its prompt; later tokens are scored; 0: half a "
-         "window",
+         "number of tokens at the beginning of each window that are its prompt; later tokens are scored; 0: half of "
+         "the window",
          &a.prompt, 0, 2147483647, NULL},
         {CLI_INT, 0, "windows", "N", "maximum number of windows; 0: the whole text", &a.windows, 0, 2147483647, NULL},
         CLI_ENGINE_OPTIONS(&a.common),

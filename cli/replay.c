@@ -426,11 +426,12 @@ int kvc_cli_replay(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_TEXT, 0, "kv", "SPEC", "policy to run", &a.kv, 0, 0, NULL},
         {CLI_INT, 0, "prompt", "N",
-         "the first N rows are the prompt, later ones are decode steps; 0: all are the prompt", &a.prompt, 0,
+         "the first N rows are the prompt, and later rows are decode steps; 0: all rows are the prompt", &a.prompt, 0,
          2147483647, NULL},
         {CLI_TEXT, 'i', "in", "DUMP",
-         "a safetensors file: layers.<l>.q [T, H, d], .k and .v [T, H_kv, d], float32, after RoPE; for dapq "
-         "layers.<l>.pseudo_q [m, H, d] and .pseudo_k [m, H_kv, d]; for take layers.<l>.probe_q.<chunk> [p, H, d]",
+         "a safetensors file with layers.<l>.q [T, H, d], .k and .v [T, H_kv, d], float32, after RoPE. The method dapq "
+         "also needs layers.<l>.pseudo_q [m, H, d] and .pseudo_k [m, H_kv, d], and take needs "
+         "layers.<l>.probe_q.<chunk> [p, H, d]",
          &a.in, 0, 0, NULL},
         {CLI_TEXT, 'o', "out", "KEPT", "JSON file to write; - is standard output", &a.out, 0, 0, NULL},
         {CLI_TEXT, 0, "attn", "OUT",

@@ -307,7 +307,7 @@ int kvc_cli_run(const struct cli_command *command, int argc, char **argv) {
     struct arguments a = {.model = NULL};
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
-        {CLI_TEXTS, 'p', "prompt", "TEXT", "a prompt; may be given several times, for several turns", &a.prompts, 0, 0,
+        {CLI_TEXTS, 'p', "prompt", "TEXT", "a prompt; may be given several times: each is one turn", &a.prompts, 0, 0,
          NULL},
         {CLI_TEXTS, 'f', "file", "FILE", "a file with the prompt; - is standard input", &a.prompts, 0, 0, NULL},
         {CLI_TEXT, 0, "kv", "SPEC", "policy of the cache", &a.kv, 0, 0, NULL},

@@ -32,16 +32,16 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &o.model, 0, 0, NULL},
         {CLI_TEXT, 0, "kv", "SPEC", "policy of the cache, if a request names none", &o.kv, 0, 0, NULL},
-        {CLI_TEXT, 0, "template", "NAME", "chat template to use instead of the model's own", &o.template_name, 0, 0,
-         NULL},
+        {CLI_TEXT, 0, "template", "NAME", "chat template to use instead of the model's", &o.template_name, 0, 0, NULL},
         {CLI_TEXT, 0, "chat-template-file", "FILE", "file of a Jinja chat template to use instead of --template",
          &o.template_file, 0, 0, NULL},
         {CLI_TEXT, 0, "date", "DATE", "date for the template, such as 2025-06-30", &o.date, 0, 0, NULL},
         {CLI_INT, 0, "max-tokens", "N",
-         "maximum tokens of an answer if the request has no max_tokens; -1: as many as the context and --mem allow",
+         "maximum tokens of an answer if the request has no field max_tokens; -1: as many as the context and --mem "
+         "allow",
          &o.max_tokens, -1, 2147483647, NULL},
         {CLI_FLAG, 0, "strict", NULL, "refuse requests with unknown fields", &o.strict, 0, 0, NULL},
-        {CLI_FLAG, 0, "strict-model", NULL, "refuse requests that name another model than the one served",
+        {CLI_FLAG, 0, "strict-model", NULL, "refuse requests that name a model other than the one served",
          &o.strict_model, 0, 0, NULL},
         {CLI_GROUP, 0, "Connections", NULL, NULL, NULL, 0, 0, NULL},
         {CLI_TEXT, 0, "host", "ADDRESS", "address to listen on", &o.host, 0, 0, NULL},
@@ -57,10 +57,11 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
          &o.connections_each, 0, 100000, NULL},
         {CLI_TEXTS, 0, "allow-host", "NAME",
          "accept this name in a request's Host header, in addition to localhost, 127.0.0.1, [::1] and ADDRESS. Without "
-         "the option a loopback ADDRESS accepts only these four; any other ADDRESS accepts every name",
+         "this option, a server at a loopback ADDRESS accepts only these four names, and any other server accepts "
+         "every name",
          &o.allowed, 0, 0, NULL},
         {CLI_TEXTS, 0, "cors-origin", "ORIGIN",
-         "an origin such as https://example.org whose pages may send requests and read the answers; *: all origins",
+         "an origin, such as https://example.org, whose pages may send requests and read the answers; *: any origin",
          &o.origins, 0, 0, NULL},
         {CLI_BYTES, 0, "body", "BYTES", "maximum size of a request", &o.body, 1024, 1073741824, NULL},
         {CLI_GROUP, 0, "Limits", NULL, NULL, NULL, 0, 0, NULL},
@@ -74,8 +75,8 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "keep", "N", "maximum number of sessions cached for the next request of their conversation",
          &o.kept, 0, 10000, NULL},
         {CLI_FLAG, 0, "cache-prompt", NULL,
-         "requests without the field cache_prompt reuse a cached session under every policy. Without the option, only "
-         "under policies that neither evict nor select",
+         "reuse cached sessions for requests without the field cache_prompt under every policy. Without this option, "
+         "the server does so only under policies that neither evict nor select entries",
          &o.cache_prompt, 0, 0, NULL},
         {CLI_TEXT, 0, "sessions", "FOLDER",
          "save cached sessions in this folder when the server ends, and load them when it starts; created if missing",

@@ -377,14 +377,15 @@ int eval_needle(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "depths", "N", "facts in a text, at evenly spaced depths; each has a question", &task.depth_count,
          1, NEEDLE_DEPTHS, NULL},
         {CLI_CHOICE, 0, "ask", "HOW",
-         "one: each question in the prompt, after the whole text. both: so, and again as a turn after a text that was "
-         "compressed without any question. answer: all facts within one answer. turns: in turns of a conversation",
+         "one: each question is in the prompt, after the whole text. both: as in one, and again as a turn after a text "
+         "that was compressed without any question. answer: all questions are within one answer. turns: the questions "
+         "are turns of a conversation",
          &task.ask, 0, 0, "one|both|answer|turns"},
         {CLI_INT, 0, "seed", "S", "seed of the texts", &task.seed, 0, 1000000000, NULL},
         {CLI_INT, 0, "show", "N", "show the first N texts, a question and every answer", &task.show, 0, 1000, NULL},
         {CLI_TEXT, 0, "words", "FILE", "word lists; the default is words.json beside the model, or the bundled file",
          &task.words_path, 0, 0, NULL},
-        {CLI_TEXT, 0, "out", "DIR", "also write needle.json and needle.csv there", &task.out, 0, 0, NULL},
+        {CLI_TEXT, 0, "out", "DIR", "also write needle.json and needle.csv to the folder DIR", &task.out, 0, 0, NULL},
         CLI_ENGINE_OPTIONS(&task.common),
         CLI_SESSION_OPTIONS(&task.common),
         CLI_OUTPUT_OPTIONS(&task.common),

@@ -237,12 +237,15 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
          "seen (question-aware): the question is part of the compressed prompt. unseen (question-agnostic): the text "
          "is compressed before the question, which is the next turn",
          &run.question, 0, 0, "both|seen|unseen"},
-        {CLI_TEXT, 0, "essays", "FILE", "the text for tasks with essays: plain, or RULER's JSON",
+        {CLI_TEXT, 0, "essays", "FILE", "text for tasks with essays: a plain text, or RULER's JSON",
          &run.files[EVAL_ESSAYS], 0, 0, NULL},
-        {CLI_TEXT, 0, "squad", "FILE", "questions and documents: SQuAD's JSON", &run.files[EVAL_SQUAD], 0, 0, NULL},
-        {CLI_TEXT, 0, "hotpotqa", "FILE", "questions and documents: HotpotQA's JSON", &run.files[EVAL_HOTPOTQA], 0, 0,
-         NULL},
-        {CLI_TEXT, 0, "text", "FILE", "text for tasks that measure text windows; default: the file of --essays",
+        {CLI_TEXT, 0, "squad", "FILE", "file with questions and documents, in SQuAD's JSON", &run.files[EVAL_SQUAD], 0,
+         0, NULL},
+        {CLI_TEXT, 0, "hotpotqa", "FILE", "file with questions and documents, in HotpotQA's JSON",
+         &run.files[EVAL_HOTPOTQA], 0, 0, NULL},
+        {CLI_TEXT, 0, "text", "FILE",
+         "text for tasks that measure windows of a text; the default is the file of "
+         "--essays",
          &run.files[EVAL_TEXT], 0, 0, NULL},
         {CLI_TEXT, 0, "words", "FILE",
          "word lists for needle_demo; the default is words.json beside the model, or the bundled file",
@@ -251,11 +254,8 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
          "number of depths in the text at which a task places the answer; sample i uses depth i modulo N", &run.depths,
          2, 101, NULL},
         {CLI_FLAG, 0, "alone", NULL,
-         "run policies one by one, so that every measured time is that of one policy alone. Otherwise policies that "
-         "can share a prompt "
-         "compute "
-         "it "
-         "once, and answer in one batch",
+         "run policies one by one, so that every measured time is that of one policy alone. Without this option, "
+         "policies that can share a prompt compute it once, and answer in one batch",
          &run.alone, 0, 0, NULL},
         {CLI_BYTES, 0, "mem", "SIZE",
          "memory limit for sessions that run together, such as 8G; the default is half of the free memory", &run.memory,
@@ -272,10 +272,11 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
          &run.report, 0, 0, NULL},
         {CLI_INT, 0, "kept", "N",
          "run the first N samples of each task and length again, to record which tokens each head holds, and when the "
-         "answer's tokens are evicted; --report and --span imply 1",
+         "prompt's tokens that contain the answer are evicted; --report and --span imply 1",
          &run.kept, 0, 1000000, NULL},
         {CLI_TEXTS, 0, "span", "TEXT",
-         "also record where this piece of the text is evicted; may be given several times", &run.spans, 0, 0, NULL},
+         "also record where this piece of the text is evicted; may be given several times for several pieces",
+         &run.spans, 0, 0, NULL},
         {CLI_TEXT, 0, "shard", "I/N", "divide the samples into N shards and run only shard I", &run.shard, 0, 0, NULL},
         CLI_ENGINE_OPTIONS(&run.common),
         CLI_SESSION_OPTIONS(&run.common),

@@ -36,8 +36,8 @@ const struct eval_task eval_tasks[] = {
     {"niah_single_1", "a number in lines of noise", RULER(-1, 1, 128), NIAH(single_1)},
     {"niah_single_2", "a number in essays", RULER(EVAL_ESSAYS, 16, 128), NIAH(single_2)},
     {"niah_single_3", "a UUID in essays", RULER(EVAL_ESSAYS, 16, 128), NIAH(single_3)},
-    {"niah_multikey_1", "a number in essays, among three numbers of other keys", RULER(EVAL_ESSAYS, 16, 128),
-     NIAH(multikey_1)},
+    {"niah_multikey_1", "a number in essays that also contain the numbers of three other keys",
+     RULER(EVAL_ESSAYS, 16, 128), NIAH(multikey_1)},
     {"niah_multikey_2", "a number in lines that all have a key and a number", RULER(-1, 1, 128), NIAH(multikey_2)},
     {"niah_multikey_3", "a UUID in lines that all have a UUID as key and another as value", RULER(-1, 1, 128),
      NIAH(multikey_3)},
@@ -50,13 +50,14 @@ const struct eval_task eval_tasks[] = {
      MADE(eval_make_cwe, eval_score_all)},
     {"fwe", "frequent words: the three most frequent words among coded words", RULER(-1, 27, 50),
      MADE(eval_make_fwe, eval_score_all)},
-    {"qa_1", "SQuAD questions, their documents among others", RULER(EVAL_SQUAD, 1, 32), QA(squad)},
-    {"qa_2", "HotpotQA questions, each with its two documents among others", RULER(EVAL_HOTPOTQA, 1, 32), QA(hotpotqa)},
+    {"qa_1", "SQuAD questions, with their documents among other documents", RULER(EVAL_SQUAD, 1, 32), QA(squad)},
+    {"qa_2", "HotpotQA questions, each with its two documents among other documents", RULER(EVAL_HOTPOTQA, 1, 32),
+     QA(hotpotqa)},
     {"niah", "a number at each depth of essays, or of noise without --essays: a heat map", ALONE(EVAL_ESSAYS, 1, 64),
      .optional = true, .depths = true, NIAH(anywhere)},
     {"kv_retrieval", "the value of a key at each depth of a list of UUIDs", ALONE(-1, 2, 64), .depths = true,
      MADE(eval_make_pairs, eval_score_all)},
-    {"litm_qa", "lost in the middle: a SQuAD document at each depth among others", ALONE(EVAL_SQUAD, 2, 32),
+    {"litm_qa", "lost in the middle: a SQuAD document at each depth among other documents", ALONE(EVAL_SQUAD, 2, 32),
      .depths = true, QA(squad)},
     {"scb_kv", "the values of five keys in a list of UUIDs, in turns", SCB(-1, 8, 64, 5),
      MADE(eval_make_pairs, eval_score_all)},
@@ -80,14 +81,14 @@ const struct eval_task eval_tasks[] = {
      .manner = EVAL_REQUESTS, .form = &squad, MADE(eval_make_shared_qa, eval_score_any)},
     {"list", "a long answer: a numbered list with a given word in each line", ALONE(-1, 3, 0), .memory = true,
      MADE(eval_make_list, eval_score_list)},
-    {"needle_demo", "facts at four depths of texts in the bundled model's words, each in a request",
+    {"needle_demo", "facts at four depths of texts from the bundled model's vocabulary, one request per fact",
      ALONE(EVAL_WORDS, 4, 12), .optional = true, .questions = 4, .manner = EVAL_REQUESTS,
      MADE(eval_make_needle_demo, eval_score_begins)},
     {"perplexity", "perplexity of the second half of text windows, token by token", ALONE(EVAL_TEXT, 1, 1),
      .unit = EVAL_NATS, .measure = eval_measure_perplexity},
     {"fidelity_recall", "share of the most attended entries that a policy holds, on text windows",
      ALONE(EVAL_TEXT, 1, 1), .measure = eval_measure_fidelity},
-    {"needle", "facts at several depths of texts in the bundled model's words", .way = "kvcull eval needle",
+    {"needle", "facts at several depths of texts from the bundled model's vocabulary", .way = "kvcull eval needle",
      .file = -1},
     {"fidelity", "how close a policy stays to the full cache on any text", .way = "kvcull eval fidelity", .file = -1},
     {NULL, NULL, .file = -1}};
@@ -104,48 +105,51 @@ const struct eval_task *eval_task_find(const char *name) {
 
 const struct cli_command cli_eval_tasks[] = {
     {"eval fidelity", "-m MODEL -f TEXT --kv SPEC [--kv SPEC...]", "compares policies with the full cache on a text",
-     "The model reads the text with the full cache and answers greedily. Then it reads the text with each policy, and "
-     "gets the same answer token by token. No labels are needed.\n\n"
-     "recall: if a policy holds n prompt entries of a head, the share of the n entries with the most attention of the "
-     "full run's answer that it holds; the mean over layers and heads, and the worst head. For a method that selects "
-     "entries to read, the entries that it reads count, averaged over the steps. output: the relative error of the "
-     "attention output, averaged over steps and layers. KL: the divergence of the policy's next-token distribution "
-     "from the full run's, averaged over the answer's tokens. top-1: how often both have the same most likely token. "
-     "Then the entries of the longest head after the prompt; the bytes of cache and state at their peak in prefill, at "
-     "the first generated token and at the end; the bytes of cache read per token. --out also gives the recall, the "
-     "recall of the worst head and the output error of every layer.",
+     "The model reads the text with the full cache and answers greedily. Then, with each policy, it reads the text "
+     "again and is given that answer token by token. The text needs no questions or expected answers.\n\n"
+     "The columns of the table: `recall` compares the n prompt entries that a policy holds in a head with the n "
+     "entries that got the most attention from the full run's answer; it is the share of the latter that the policy "
+     "holds. The table shows the mean over layers and heads, and the worst head. For a method that selects entries to "
+     "read, the entries that it reads count instead, averaged over the steps. `output` is the relative error of the "
+     "attention output, averaged over steps and layers. `KL` is the divergence of the policy's next-token distribution "
+     "from that of the full run, averaged over the answer's tokens. `top-1` is how often both have the same most "
+     "likely token. Further columns show the number of entries in the longest head after the prompt, the bytes of "
+     "cache and policy state at their peak in prefill, at the first generated token and at the end, and the cache "
+     "bytes read per token. --out also writes the recall, the recall of the worst head and the output error of each "
+     "layer.",
      "kvcull eval fidelity -m data/demo -f TEXT --kv snapkv:budget=128 --kv streaming:budget=128\n"
      "kvcull eval fidelity -m MODEL -f TEXT --prompt 4096 --gen 128 --kv morphkv:budget=10% --out results",
      eval_fidelity},
     {"eval merge", "FILE... [options]", "prints the tables of several result files",
      "Reads files that `kvcull eval TASK... --out FILE` wrote, such as the files of several shards. Prints the tables "
-     "that a single run over all their samples would print. A sample that occurs in several files counts once; its "
-     "answer must be the same in all of them. An incomplete last line, from an interrupted run, is ignored.",
+     "that a single run over all these samples would print. A sample that occurs in several files counts once; its "
+     "answer must be the same in all of them. The command ignores an incomplete last line, which an interrupted run "
+     "leaves.",
      "kvcull eval merge shard-1.jsonl shard-2.jsonl\n"
      "kvcull eval merge results/*.jsonl --json\n",
      eval_merge},
     {"eval needle", "-m MODEL --kv SPEC [--kv SPEC...]", "finds facts hidden at several depths of long texts",
      "Makes texts of filler sentences with one fact at each depth (\"the magic number for lantern 48 21 .\"), asks for "
      "every fact after the whole text, and compares the greedy answer with the two numbers. All policies get the same "
-     "texts and questions. --ask answer reads the text once and asks for one fact after another within one long "
-     "answer, so that methods that evict while decoding must keep what later questions need. --ask turns asks in turns "
-     "of a conversation. --ask both asks each question in the compressed prompt, and again as a turn after a text that "
-     "was compressed without any question.\n\n"
-     "The table shows for each policy and length the share of exact answers at each depth and overall, the entries of "
-     "the longest head after the prompt, the bytes of cache and state held then, and the bytes of cache read per "
-     "generated token.",
+     "texts and questions. With --ask answer the model reads the text once, and each question is asked within one long "
+     "answer, so that methods that evict while decoding must keep what later questions need. With --ask turns the "
+     "questions are turns of a conversation. With --ask both each question is asked twice: in the prompt that is "
+     "compressed, and as a turn after a text that was compressed without any question.\n\n"
+     "The table shows for each policy and length the share of exact answers at each depth and overall, the number of "
+     "entries in the longest head after the prompt, the bytes of cache and policy state then, and the cache bytes read "
+     "per generated token.",
      "kvcull eval needle -m data/demo --kv full --kv snapkv:budget=128 --kv streaming:budget=128\n"
      "kvcull eval needle -m MODEL --kv full --kv morphkv:budget=25% --length 1024,2048 --out results",
      eval_needle},
     {"eval span", "-m MODEL -f FILE -p QUESTION --span TEXT --kv SPEC [--kv SPEC...]",
      "shows where a policy loses a piece of a text",
-     "The model reads the text with every policy and answers the question. After the prompt, after every step, and "
-     "after each chunk of a method that reads in chunks, the program records which heads of which layers still hold "
-     "the tokens of the given pieces of the text.\n\n"
-     "The table shows for each policy: the share of all heads that hold all tokens of the piece, or any of them, after "
-     "the prompt and at the answer's end; the moment at which most of its entries were evicted, with their share; the "
-     "three layers that hold most of it at the end, and the three that hold least. --json and --out give the numbers "
-     "of every head. --report draws them.",
+     "The model reads the text with every policy and answers the question. After the prompt and after every step, the "
+     "program records which heads of which layers still hold the tokens of the given pieces of the text. If a method "
+     "reads the prompt in chunks, it also records this after each chunk.\n\n"
+     "The table shows for each policy: the share of all heads that hold all tokens of the piece, or at least one of "
+     "them, after the prompt and at the end of the answer; the moment at which most of the piece's entries were "
+     "evicted, with their share; and the three layers that hold most of the piece at the end, and the three that hold "
+     "least. --json and --out give the numbers of every head. --report draws them.",
      "kvcull eval span -m MODEL -f notes.txt -p 'Who is on duty?' --span 'Margaret Holloway' --kv snapkv:budget=512\n"
      "kvcull eval span -m MODEL -f notes.txt -p 'Who is on duty?' --span 482177 --kv take:budget=512 --report "
      "where.html",

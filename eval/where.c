@@ -131,7 +131,7 @@ int eval_where(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &run->model_path, 0, 0, NULL},
         {CLI_TEXT, 'f', "file", "FILE", "the text", &where.path, 0, 0, NULL},
-        {CLI_TEXT, 'p', "prompt", "TEXT", "the question about it", &where.ask, 0, 0, NULL},
+        {CLI_TEXT, 'p', "prompt", "TEXT", "the question about the text", &where.ask, 0, 0, NULL},
         {CLI_TEXTS, 0, "span", "TEXT", "a piece of the text; may be given several times", &run->spans, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; may be given several times", &run->specs, 0, 0, NULL},
         {CLI_INT, 'n', "gen", "N", "maximum tokens of an answer", &where.answer, 1, 65536, NULL},

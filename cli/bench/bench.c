@@ -261,13 +261,13 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
         {CLI_TEXT, 0, "shape", "NAME",
-         "geometry of a random model to use instead of MODEL; its file is created in TMPDIR and removed; `kvcull info "
-         "shapes` lists them",
+         "geometry of a random model to use instead of MODEL; `kvcull info shapes` lists the names. The model's file "
+         "is created in TMPDIR and removed",
          &a.shape, 0, 0, NULL},
         {CLI_TYPE, 0, "type", "TYPE", "type of the weights of --shape", &a.type, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC",
-         "a policy, or the word all for every method (default: full); several are interleaved and compared with "
-         "the first",
+         "a policy, or the word all for every method (default: full). Several policies are interleaved and compared "
+         "with the first",
          &a.specs, 0, 0, NULL},
         {CLI_COUNTS, 0, "prompt", "N,..", "lengths of prompts, in tokens", &a.prompts, 1, 1073741824, NULL},
         {CLI_INT, 0, "gen", "N", "decode steps; 0: prefill only", &a.generate, 0, 1073741824, NULL},
@@ -280,23 +280,25 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "repeat", "N", "number of prefills of each policy", &a.repeat, 1, 1000, NULL},
         {CLI_FLAG, 0, "ops", NULL,
          "measure every operation of the backend instead of a model, in bytes and flops per second, and compare it "
-         "with the device's limits, measured by a large copy, a loop of multiply-adds, and a BLAS library's product",
+         "with the device's limits. The limits are measured with a large copy, a loop of multiply-adds, and a matrix "
+         "product of a BLAS library",
          &a.ops, 0, 0, NULL},
         {CLI_CHOICE, 0, "table", "TABLE",
-         "measure a table of operations instead of a model, or (prompt) the operations of a prefill of the first "
+         "measure a group of operations instead of a model, or (prompt) the operations of a prefill with the first "
          "policy",
          &a.table, 0, 0, tables},
         {CLI_TEXT, 0, "beside", "NAME",
-         "with --ops or --table: time the same calls on this backend, too; exit status 1 if any is slower", &a.beside,
-         0, 0, NULL},
+         "with --ops or --table: time the same calls on this second backend, too; exit status 1 if any is slower than "
+         "there",
+         &a.beside, 0, 0, NULL},
         {CLI_TEXT, 0, "only", "OPERATION", "with --ops or --table: measure only this operation", &a.only, 0, 0, NULL},
         {CLI_FLAG, 0, "quick", NULL,
          "with --ops or --table: call everything once, at small shapes, to see that it runs", &a.quick, 0, 0, NULL},
         {CLI_INT, 0, "entries", "N",
-         "with --table select: entries of the cache. With --ops: measure one layer of a model with eight billion "
-         "parameters at a context of N entries instead: "
-         "the linear layers and the attention of a decode step over heads of different lengths, the prefill of a "
-         "chunk, and the selection of a prompt stage; 0: off",
+         "with --table select: entries of the cache. With --ops: instead of single shapes, measure one layer of a "
+         "model with eight billion parameters whose cache has N entries. Measured are a decode step (linear layers, "
+         "and attention over heads with different numbers of entries), the prefill of a chunk, and the selection of a "
+         "prompt stage; 0: off",
          &a.entries, KVC_MEASURE_LEAST, KVC_MEASURE_MOST, NULL},
         {CLI_INT, 0, "seed", "S", "seed of the tokens and of the weights of --shape", &a.seed, 0, 9007199254740992.0,
          NULL},

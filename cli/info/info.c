@@ -147,16 +147,15 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "gen", "N", "tokens generated after the prompt", &a.generate, 0, 1073741824, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC", "a policy; several are compared", &a.specs, 0, 0, NULL},
         CLI_KV_TYPE(&a.common.cache_type),
-        {CLI_CHOICE, 0, "math", "MATH",
-         "arithmetic. With int16, weights of floats are converted and take 2.016 bytes each", &a.common.math, 0, 0,
-         "float|int8|int16|fast|exact"},
+        {CLI_CHOICE, 0, "math", "MATH", "arithmetic. With int16, float weights are converted and take 2.016 bytes each",
+         &a.common.math, 0, 0, "float|int8|int16|fast|exact"},
         {CLI_BYTES, 0, "mem", "SIZE",
          "limit of memory, such as 8G; the exit status is 1 if the model does not fit. The default is the memory that "
          "the machine, control groups and ulimit leave",
          &a.memory, 0, 0, NULL},
         {CLI_TEXT, 0, "ranks", "HOW",
-         "show the parts that processes of a parallel run would hold, such as tensor=4,pipeline=2; --mem is then the "
-         "limit of each",
+         "show the parts that the processes of a parallel run would hold; HOW is for example tensor=4,pipeline=2; "
+         "--mem then limits each process",
          &a.ranks, 0, 0, NULL},
         {CLI_TEXT, 0, "share", "LIST",
          "relative sizes of the parts of the model that the processes of --ranks hold, "

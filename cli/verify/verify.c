@@ -319,23 +319,22 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
                                  .effort = 10};
     const struct cli_option options[] = {
         {CLI_TEXT, 0, "backend", "NAME",
-         "backend to compare with ref: all for all usable ones, or one of cpu, avx2, avx2vnni, avx512, avx512vnni, "
+         "backend to compare with ref: all (every usable backend), or one of cpu, avx2, avx2vnni, avx512, avx512vnni, "
          "amx, neon, neondotprod, neoni8mm, opencl, cuda",
          &a.backend, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC",
-         "a policy; may be given several times; all (the default): every method, with every choice of its options",
+         "a policy; may be given several times; all (the default): every method, with each choice of its options",
          &a.specs, 0, 0, NULL},
-        {CLI_TEXT, 'm', "model", "MODEL", "model of the whole runs; by default the bundled model", &a.model, 0, 0,
-         NULL},
+        {CLI_TEXT, 'm', "model", "MODEL", "model for whole runs; by default the bundled model", &a.model, 0, 0, NULL},
         {CLI_CHOICE, 0, "only", "PART", "run only this half of the work", &a.only, 0, 0, "operations|methods"},
-        {CLI_CHOICE, 0, "math", "MATH", "arithmetic of whole runs; int8 uses the bundled model in q8_0", &a.common.math,
-         0, 0, "float|int8|int16"},
+        {CLI_CHOICE, 0, "math", "MATH", "arithmetic of whole runs; with int8 the bundled model is converted to q8_0",
+         &a.common.math, 0, 0, "float|int8|int16"},
         {CLI_CHOICE, 0, "against", "WHAT",
          "ref: run ref beside the backend and compare value by value. stored: compare with the stored hashes of ref, "
          "and run ref only if they differ or are missing",
          &a.against, 0, 0, "ref|stored"},
-        {CLI_INT, 0, "effort", "N", "factor of the number of shapes per operation; 0: very few", &a.effort, 0, 1000,
-         NULL},
+        {CLI_INT, 0, "effort", "N", "multiplies the number of shapes per operation; 0: very few shapes", &a.effort, 0,
+         1000, NULL},
         {CLI_FLAG, 0, "small", NULL, "use short rows and few entries, for an interpreter of kernels such as Oclgrind",
          &a.small, 0, 0, NULL},
         {CLI_INT, 0, "prompt", "N", "tokens of the prompt in a whole run", &a.prompt, 1, 1048576, NULL},
@@ -344,7 +343,7 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
         CLI_RANKS_OPTION(&a.common),
         CLI_KV_TYPE(&a.common.cache_type),
         {CLI_INT, 0, "chunk", "N", "rows of a prompt computed at once", &a.common.chunk, 1, 65536, NULL},
-        {CLI_TEXT, 0, "write-hashes", "FILE", "run ref alone and write the hashes that --against stored reads",
+        {CLI_TEXT, 0, "write-hashes", "FILE", "run only ref, and write the hashes that --against stored reads",
          &a.write, 0, 0, NULL},
         CLI_OUTPUT_OPTIONS(&a.common),
         {.kind = CLI_END}};
