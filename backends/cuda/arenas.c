@@ -1,6 +1,6 @@
 /* arenas.c - device memory, with one arena for each kind of memory. An arena owns plain allocations: slabs that small
- * buffers share, and one allocation for each large buffer. An allocation without a taken piece is freed at once. All
- * use is in the order of one stream, so a freed piece may be taken again at once. */
+ * buffers share, and one allocation for each large buffer. An allocation is freed as soon as none of its pieces is
+ * taken. All work runs in the order of one stream, so a freed piece may be taken again at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static struct kvc_cuda_allocation *arenas_add(struct kvc_cuda_allocation **arena
     made->piece_count = made->piece_capacity = 1;
     made->piece = malloc(sizeof *made->piece);
     if (!made->piece || cudaMalloc(&data, bytes) != cudaSuccess) {
-        (void)cudaGetLastError(); /* the caller reports how much is missing */
+        (void)cudaGetLastError(); /* clears the error; the caller reports how much memory is missing */
         free(made->piece);
         free(made);
         return NULL;
@@ -63,7 +63,7 @@ static bool reserve_one_more(struct kvc_cuda_allocation *allocation) {
     return true;
 }
 
-/* Takes the first free piece that is large enough, and cuts it to size. */
+/* Takes the first free piece that is large enough, and splits off the part that is not needed. */
 static void *take_piece(struct kvc_cuda_allocation *allocation, size_t bytes) {
     for (size_t i = 0; i < allocation->piece_count; i++) {
         if (allocation->piece[i].taken || allocation->piece[i].bytes < bytes)
@@ -124,7 +124,7 @@ void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t byt
     return allocation ? take_piece(allocation, bytes) : NULL;
 }
 
-/* Returns the link to the allocation that contains an address. */
+/* Returns the pointer that points to the allocation that contains an address. */
 static struct kvc_cuda_allocation **arenas_find(struct kvc_cuda *cuda, const unsigned char *at) {
     for (unsigned kind = 0; kind < KVC_MEMORY_KINDS; kind++)
         for (struct kvc_cuda_allocation **link = &cuda->arena[kind]; *link; link = &(*link)->next)
@@ -143,7 +143,7 @@ void kvc_cuda_free_piece(struct kvc_cuda *cuda, void *memory) {
     if (allocation->piece_count > 1 || allocation->piece[0].taken)
         return;
     *link = allocation->next;
-    kvc_cuda_send(cuda); /* recorded calls may use it */
+    kvc_cuda_send(cuda); /* recorded calls may use this memory */
     (void)kvc_cuda_good(cuda, cudaStreamSynchronize(cuda->stream), "the device");
     arenas_release(allocation);
 }

@@ -1,8 +1,8 @@
 /* attention.c - attention with CUDA's own kernels (kernels/read.h): a block reads a tile of one KV head once for
- * several queries, and a second launch merges the tiles in order. The shared kernels compute all other shapes. */
+ * several queries. A second launch merges the tiles in order. The shared kernels compute all other shapes. */
 #include "backends/cuda/cuda.h"
 
-#define KVC_READ_ROWS 16u /* maximum rows of a block */
+#define KVC_READ_ROWS 16u /* maximum number of rows of a block */
 #define KVC_READ_QUERIES_INT8 8u
 
 static enum kvc_cuda_kernel kernel_of(enum kvc_type type, bool wide) {
@@ -28,7 +28,7 @@ static void run_merge(struct kvc_offload *offload, struct kvc_launch *merge, uin
     kvc_launch_run(offload, merge, KVC_GROUP_OF(4), heads, rows, 1);
 }
 
-/* Returns true if these kernels read entries of this format. */
+/* Returns true if CUDA's own kernels support entries of this format. */
 static bool own_kernel(const struct kvc_entry_format *format) {
     const enum kvc_type type = format->key.type;
     return type == format->value.type && (type == KVC_F32 || type == KVC_F16 || type == KVC_Q8_0) &&

@@ -79,8 +79,8 @@ bool kvc_cuda_good(struct kvc_cuda *cuda, cudaError_t result, const char *what) 
     return false;
 }
 
-/* Waits for completion: the caller may change `from` afterwards, and the runtime does not promise to copy pageable
- * memory first. */
+/* Waits until the copy is complete: the caller may change `from` afterwards, and the runtime does not promise to copy
+ * pageable memory before it returns. */
 static void driver_write(struct kvc_offload *offload, void *to, size_t offset, const void *from, size_t bytes) {
     struct kvc_cuda *cuda = cuda_of(offload);
     kvc_cuda_send(cuda);
@@ -216,7 +216,7 @@ static void exposed_copy_rows(struct kvc_device *device, struct kvc_span to, siz
     if (!cuda_inside(cuda, to, (rows - 1) * to_stride + bytes) ||
         !cuda_inside(cuda, from, (rows - 1) * from_stride + bytes))
         return;
-    if (rows == 1) { /* queued with the calls that follow, so that they may form one graph */
+    if (rows == 1) { /* queued with the calls that follow, so that all of them may form one graph */
         kvc_cuda_queue_copy(cuda, kvc_cuda_data(to), kvc_cuda_data(from), bytes);
         return;
     }
@@ -252,7 +252,7 @@ static enum kvc_status open_parts(struct kvc_cuda *cuda, enum kvc_math math, str
     offload->driver = &driver;
     offload->workers = 4;
     offload->group = KVC_GROUP_OF(offload->workers);
-    offload->most_bytes = offload->memory_bytes / 4; /* limits the growth of a cache to this size at a time */
+    offload->most_bytes = offload->memory_bytes / 4; /* largest amount by which a cache grows at a time */
     offload->table.name = "cuda";
     status = kvc_offload_open(offload, error);
     if (status == KVC_OK)
@@ -282,7 +282,8 @@ static enum kvc_status cuda_open(const char *path, unsigned index, int threads, 
     *device = NULL;
     if (count == 0)
         return kvc_fail(error, KVC_RESOURCE, "no CUDA device: %s; --backend cpu runs anywhere", why);
-    for (index = path ? 0 : index; path && index < (unsigned)count; index++) { /* find a device by a part of its name */
+    for (index = path ? 0 : index; path && index < (unsigned)count; index++) { /* finds a device by a part of its
+                                                                                * name */
         char text[160];
         uint64_t bytes;
         if (cuda_describe((int)index, text, sizeof text, &bytes, NULL) == cudaSuccess && strcasestr(text, path))

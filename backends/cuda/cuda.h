@@ -1,6 +1,6 @@
-/* cuda.h - definitions that the files of the CUDA backend share: the driver below the operations of backends/offload,
- * the queue of launches, and CUDA's own kernels. All of it is plain C. Kernels are launched by the address of their
- * host stub, so only kernels.cu needs nvcc. */
+/* cuda.h - definitions that the files of the CUDA backend share: the driver that backends/offload calls, the queue of
+ * launches, and CUDA's own kernels. A kernel is launched by the address of its host stub, so all of this is plain C,
+ * and only kernels.cu needs nvcc. */
 #ifndef KVC_BACKENDS_CUDA_CUDA_H
 #define KVC_BACKENDS_CUDA_CUDA_H
 
@@ -14,13 +14,14 @@ struct kvc_cuda;
 
 /* ---- queue.c: calls are recorded and sent together at the next wait, as a graph if the sequence repeats ---- */
 
-#define KVC_CALLS 4096u    /* maximum number of recorded calls; then they are sent */
+#define KVC_CALLS 4096u    /* when this many calls are recorded, they are sent */
 #define KVC_CUDA_GRAPHS 8u /* maximum number of graphs */
 
 struct kvc_cuda_call {
-    const void *kernel; /* NULL: zero (items 0; values: to, bytes) or copy (items 1; values: to, from, bytes) */
+    const void *kernel; /* NULL: clear memory (items 0; values: to, bytes) or copy memory (items 1; values: to, from,
+                         * bytes) */
     uint32_t groups[3], items;
-    uint32_t first, count; /* first argument and number of arguments in `values` */
+    uint32_t first, count; /* first argument in `values`, and number of arguments */
 };
 
 struct kvc_cuda_graph { /* a sequence of calls that was recorded twice */
@@ -36,7 +37,7 @@ struct kvc_cuda_graph { /* a sequence of calls that was recorded twice */
 struct kvc_cuda_queue {
     struct kvc_cuda_call *calls;
     uint64_t *values;
-    uint32_t call_count, value_count, capacity; /* capacity: of values */
+    uint32_t call_count, value_count, capacity; /* capacity: size of `values` */
     bool graphs_off;
     uint64_t seen[16]; /* keys of sequences that were sent without a graph */
     uint32_t seen_next;
@@ -53,8 +54,8 @@ void kvc_cuda_send(struct kvc_cuda *cuda); /* sends the recorded calls to the de
 
 /* ---- arenas.c ---- */
 
-/* Returns device memory from the kind's arena, with undefined contents, or NULL if there is none. Freed memory may be
- * reused, but only after everything that is queued. */
+/* Returns device memory with undefined contents from the arena of this kind, or NULL if there is none. Freed memory may
+ * be reused, but only by work that is queued later. */
 void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t bytes);
 void kvc_cuda_free_piece(struct kvc_cuda *cuda, void *memory);
 void kvc_cuda_arenas_close(struct kvc_cuda *cuda); /* frees all arenas */

@@ -1,5 +1,6 @@
 /* fast.c - --math=fast: cuBLAS computes the linear layers of batches with many rows. The model is the same, but the
- * rounding differs. Batches with few rows gain nothing and stay exact. cuBLAS is loaded only for --math=fast. */
+ * rounding differs. Batches with few rows gain nothing from cuBLAS and stay exact. cuBLAS is loaded only for
+ * --math=fast. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +9,7 @@
 #include "backends/cuda/cuda.h"
 
 #define FAST_ROWS 16u                            /* the smallest batch that cuBLAS computes */
-#define FAST_WIDENED_BYTES ((uint64_t)256 << 20) /* limit for dequantized weights at a time */
+#define FAST_WIDENED_BYTES ((uint64_t)256 << 20) /* limit for the weights that are dequantized at a time */
 
 typedef int set_stream_fn(void *, cudaStream_t);
 typedef int sgemm_fn(void *, int, int, int, int, int, const float *, const float *, int, const float *, int,
@@ -20,8 +21,8 @@ struct kvc_cuda_fast {
     sgemm_fn *sgemm;
 };
 
-/* y [rows, N] = x [rows, K] times the transposed weights [N, K]. The weights are dequantized into the workspace, some
- * outputs at a time. */
+/* Computes y [rows, N] = x [rows, K] times the transposed weights [N, K]. Some outputs' weights at a time are
+ * dequantized into the workspace. */
 static void fast_linear(struct kvc_device *device, const struct kvc_linear *args) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;
@@ -78,7 +79,7 @@ enum kvc_status kvc_cuda_fast_open(struct kvc_cuda *cuda, struct kvc_error *erro
         !kvc_library_find(fast->library, "cublasSgemm_v2", &fast->sgemm))
         return kvc_fail(error, KVC_RESOURCE, "math=fast needs cuBLAS (%s); use exact, the default", why);
     if (create(&fast->handle) != 0 || set_stream(fast->handle, cuda->stream) != 0 ||
-        set_math(fast->handle, 3 /* TF32, on tensor cores */) != 0)
+        set_math(fast->handle, 3 /* compute in TF32, on tensor cores */) != 0)
         return kvc_fail(error, KVC_RESOURCE, "%s: cuBLAS does not start", cuda->offload.device.name);
     cuda->offload.table.linear = fast_linear;
     return KVC_OK;

@@ -1,4 +1,4 @@
-/* kernels.h - the kernels of kernels.cu for the host side, which knows them by the address of their host stub. */
+/* kernels.h - the kernels of kernels.cu as the host sees them: by the addresses of their host stubs. */
 #ifndef KVC_BACKENDS_CUDA_KERNELS_H
 #define KVC_BACKENDS_CUDA_KERNELS_H
 

@@ -1,20 +1,20 @@
-/* linear.c - linear layers with CUDA's own kernels: few rows (gemv) in one pass over the weights
- * (kernels/small_batch.h), many rows (gemm) as a product of packed rows and packed weights (kernels/gemm.h). With int8
- * there are kernels for few rows (kernels/small_batch_int8.h) and many (kernels/int8.h), with int16 for many
- * (kernels/int16.h). The shared kernels compute all other shapes. */
+/* linear.c - linear layers with CUDA's own kernels: kernels/small_batch.h computes few rows in one pass over the
+ * weights, and kernels/gemm.h multiplies many packed rows by packed weights. For int8 there are kernels for few rows
+ * (kernels/small_batch_int8.h) and for many rows (kernels/int8.h); for int16, only for many rows (kernels/int16.h). The
+ * shared kernels compute all other shapes. */
 #include "core/base/integers.h"
 #include "backends/cuda/cuda.h"
 #include "core/base/canon.h"
 #include "core/base/types.h"
 #include "core/base/assert.h"
 
-#define KVC_GEMM_ROWS 24u                      /* packing is faster from this number of rows on */
+#define KVC_GEMM_ROWS 24u                      /* from this number of rows on, packing is faster */
 #define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* limit for the weights that are packed at a time */
 
 static uint64_t round_up(uint64_t n, uint64_t to) { return (n + to - 1) / to * to; }
 
-/* Runs the kernel of a weight type for one, at most four, or more rows. `first` is the kernel of the first type for one
- * row. A block computes `outputs` outputs. */
+/* Runs the kernel of a weight type for one row, for up to four rows, or for more. `first` is the first type's kernel
+ * for one row. A block computes `outputs` outputs. */
 static void launch_small_batch(struct kvc_offload *offload, struct kvc_launch *launch, enum kvc_cuda_kernel first,
                                unsigned type, uint64_t count, uint64_t outputs, uint64_t rows) {
     const unsigned shape = rows == 1 ? 0 : rows <= 4 ? 1 : 2, at_once = rows == 1 ? 1 : rows <= 4 ? 4 : 8;

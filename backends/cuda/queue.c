@@ -1,6 +1,7 @@
-/* queue.c - launches are recorded and sent together at the next wait: one by one, or as a CUDA graph if the same
- * sequence of kernels came before (a decode step). Arguments that differ, such as a position, are set in the graph;
- * everything else that changes between steps is in device memory. A known sequence needs no allocation. */
+/* queue.c - records launches and sends them when the host next waits. They are sent as a CUDA graph if the same
+ * sequence of kernels was recorded before, as in decode steps; otherwise one by one. Arguments that differ from the
+ * last run, such as a position, are set in the graph. Everything else that changes between steps is in device memory.
+ * Sending a known sequence allocates nothing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 #include "backends/cuda/cuda.h"
 #include "core/base/assert.h"
 
-#define KVC_GRAPH_LEAST 8u /* calls; shorter sequences are launched one by one */
+#define KVC_GRAPH_LEAST 8u /* number of calls; shorter sequences are launched one by one */
 #define KVC_ZERO 0u
 #define KVC_COPY 1u
 
@@ -94,7 +95,7 @@ static void point(uint64_t *values, uint32_t count, void **pointers) {
     KVC_ASSERT(count <= KVC_ARGUMENTS);
     for (uint32_t i = 0; i < count; i++)
         pointers[i] = &values[i];
-    pointers[count] = NULL; /* the emulation in tests/cuda counts the pointers */
+    pointers[count] = NULL; /* tests/cuda, which emulates the runtime, counts the pointers up to this NULL */
 }
 
 static void *address(uint64_t value) { return (void *)(uintptr_t)value; }
@@ -137,8 +138,8 @@ static struct cudaMemsetParams zero_node(const uint64_t *values) {
     return node;
 }
 
-/* Returns a key of the sequence: kernels, kinds and numbers of arguments, in order. The values of arguments are left
- * out. */
+/* Returns a key of the sequence, computed from the kernels and the kinds and numbers of their arguments, but not from
+ * the arguments' values. */
 static uint64_t sequence_key(const struct kvc_cuda_queue *queue) {
     uint64_t key = queue->call_count;
     for (uint32_t i = 0; i < queue->call_count; i++) {
@@ -177,7 +178,7 @@ static cudaError_t add_node(struct kvc_cuda_graph *graph, uint32_t i) {
     return cudaGraphAddMemsetNode(&graph->nodes[i], graph->graph, before, i > 0, &node);
 }
 
-/* Makes a graph of the recorded calls. It replaces the least recently used graph. Returns NULL on failure. */
+/* Makes a graph of the recorded calls, in place of the least recently used graph. Returns NULL on failure. */
 static struct kvc_cuda_graph *make_graph(struct kvc_cuda *cuda, uint64_t key) {
     struct kvc_cuda_queue *queue = &cuda->queue;
     struct kvc_cuda_graph *graph = &queue->graph[0];
@@ -207,7 +208,7 @@ static struct kvc_cuda_graph *make_graph(struct kvc_cuda *cuda, uint64_t key) {
         result = cudaGraphInstantiateWithFlags(&graph->ready, graph->graph, 0);
     if (result == cudaSuccess)
         return graph;
-    (void)cudaGetLastError(); /* not an error, because calls can be launched without a graph */
+    (void)cudaGetLastError(); /* this is no error, because calls can be launched without a graph */
     free_graph(graph);
     return NULL;
 }
@@ -245,7 +246,8 @@ static bool update_graph(struct kvc_cuda_graph *graph, const struct kvc_cuda_que
     return true;
 }
 
-/* Returns the graph for the recorded calls with its arguments set, or NULL to launch them one by one. */
+/* Returns the graph for the recorded calls, with its arguments set. Returns NULL if the calls must be launched one by
+ * one. */
 static struct kvc_cuda_graph *find_graph(struct kvc_cuda *cuda) {
     struct kvc_cuda_queue *queue = &cuda->queue;
     uint64_t key;

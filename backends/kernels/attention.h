@@ -1,9 +1,8 @@
 /* attention.h - exact attention over lists of different lengths, in tiles of 256 entries. Each tile is computed from
  * zero, then the tiles are merged.
  *
- * Results of tiles, for row i of the launch, query head g and T tiles: m and l [rows, H, T], with l = -1 if no entry
- * was visible; o [rows, H, T, d].
- */
+ * The results of T tiles for row i of the launch and query head g are m and l [rows, H, T], with l = -1 if no entry was
+ * visible; o [rows, H, T, d]. */
 
 #define KVC_ATTENTION                                                                                                  \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const kvc_i32, positions),                  \
@@ -15,8 +14,8 @@
     KVC_OPEN(float, tile_l);                                                                                           \
     KVC_OPEN(float, tile_o)
 
-/* Declares the group's tile: its first entry, its KV head h, its row i of the launch, and `at`, the index of the head's
- * first query in m and l. */
+/* Declares the group's tile: `first`, its first entry; `h`, its KV head; `i`, its row of the launch; `at`, the index in
+ * m and l of the head's first query. */
 #define KVC_OPEN_TILE(first, h, i, at)                                                                                 \
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, h = KVC_GROUP_ID(1), i = KVC_GROUP_ID(2), count;                       \
     kvc_u64 at = (kvc_u64)i * heads + (kvc_u64)h * (heads / kv_heads);                                                 \
@@ -36,10 +35,10 @@
  * counts the entries read, or 0. */
 #if KVC_WORKERS != 1
 
-#define KVC_HEADS ((int)(KVC_GROUP / 32)) /* heads at a time: 32 work-items compute the sum of exp(s - m) for each */
+#define KVC_HEADS ((int)(KVC_GROUP / 32)) /* heads at a time: for each, 32 work-items sum exp(s - m) */
 
 /* Memory that a group shares: the addresses of each entry's key and value (0: masked); for each of the current heads,
- * the scores of the entries, which become exp(s - m), and the 32 lanes of their maximum and sum. */
+ * the scores of the entries, which exp(s - m) then replaces, and the 32 lanes of their maximum and sum. */
 struct kvc_tile {
     KVC_LOCAL kvc_bytes *keys, *values;        /* [KVC_TILE] */
     KVC_LOCAL float (*score)[KVC_TILE];        /* [KVC_HEADS] */
@@ -63,7 +62,8 @@ KVC_DEVICE void kvc_tile_keys(struct kvc_tile t, const struct kvc_arena_view *ar
     KVC_BARRIER();
 }
 
-/* Computes the scores of the queries [here, d] of the first `here` heads. An entry is read once for all of them. */
+/* Computes the scores for the queries [here, d] of the first `here` heads. Each entry is read once for all these
+ * heads. */
 KVC_DEVICE void kvc_tile_scores(kvc_u32 type, struct kvc_tile t, KVC_GLOBAL const float *queries, kvc_u32 here,
                                 kvc_u32 d, float scale, KVC_LOCAL float *shared_sum) {
     for (kvc_u32 from = 0; from < t.count; from += KVC_TEAMS) {
@@ -84,7 +84,7 @@ KVC_DEVICE void kvc_tile_scores(kvc_u32 type, struct kvc_tile t, KVC_GLOBAL cons
                     kvc_lanes_floats_tail(queries + ((kvc_u32)g < here ? g : 0) * d + k, worker, d - k), p, sum[g],
                     d - k);
         }
-        for (int g = 0; g < KVC_HEADS; g++) { /* for all heads, so that no barrier is conditional */
+        for (int g = 0; g < KVC_HEADS; g++) { /* loops over all heads, so that no barrier is conditional */
             float s = kvc_lanes_sum(sum[g], shared_sum) * scale;
             if (worker == 0 && (kvc_u32)g < here)
                 t.score[g][j] = s;
@@ -148,7 +148,7 @@ KVC_DEVICE void kvc_tile_values(kvc_u32 type, struct kvc_tile t, kvc_u32 here, k
         four[2] = o2;
         four[3] = o3;
     }
-    for (kvc_u32 n = KVC_LOCAL_ID(); n < here * (d % 4); n += KVC_GROUP) { /* the last channels */
+    for (kvc_u32 n = KVC_LOCAL_ID(); n < here * (d % 4); n += KVC_GROUP) { /* the last d % 4 channels */
         kvc_u32 g = n / (d % 4), c = d / 4 * 4 + n % (d % 4);
         float o = 0.0f;
         for (kvc_u32 j = 0; j < t.count; j++)
@@ -159,10 +159,10 @@ KVC_DEVICE void kvc_tile_values(kvc_u32 type, struct kvc_tile t, kvc_u32 here, k
     KVC_BARRIER();
 }
 
-/* Defines the kernel of a tile. `memory` declares what take_scores and sum_values need beside the tile. These two
- * compute the scores, and the sums of values, of `here` heads from head g0 of the group on. This is a macro because the
- * two are calls with different arguments for floats and for integers, OpenCL C has no pointers to functions, and only a
- * kernel may declare local memory. */
+/* Defines the kernel of a tile. `memory` declares the memory that take_scores and sum_values need in addition to the
+ * tile. These two compute the scores, and the sums of values, of `here` heads from head g0 of the group on. They are
+ * macro arguments because their calls differ between floats and integers, OpenCL C has no pointers to functions, and
+ * only a kernel may declare local memory. */
 #define KVC_ATTENTION_TILE(name, arguments, memory, take_scores, sum_values)                                           \
     KVC_GROUP_KERNEL(attention_tile_##name) arguments {                                                                \
         memory;                                                                                                        \
@@ -173,7 +173,7 @@ KVC_DEVICE void kvc_tile_values(kvc_u32 type, struct kvc_tile t, kvc_u32 here, k
         KVC_OPEN_TILE(first, h, i, at);                                                                                \
         struct kvc_tile tile = {keys, values, score, most, lanes, count};                                              \
         kvc_tile_keys(tile, &arena, &head, &view, first, read);                                                        \
-        if (read[0] == 0) { /* the same for the whole group */                                                         \
+        if (read[0] == 0) { /* true for the whole group or for none of it */                                           \
             for (kvc_u32 g = KVC_LOCAL_ID(); g < group; g += KVC_GROUP)                                                \
                 tile_l[(at + g) * tiles + KVC_GROUP_ID(0)] = -1.0f;                                                    \
             return;                                                                                                    \
@@ -218,7 +218,7 @@ KVC_DEVICE float16 kvc_exp16(float16 x) {
 /* Computes kvc_max(a, b), with the same result for zeros and NaNs. */
 KVC_DEVICE float16 kvc_max16(float16 a, float16 b) { return select(b, a, a > b); }
 
-#define KVC_HEADS 4 /* heads at a time */
+#define KVC_HEADS 4 /* heads computed at a time */
 
 /* The tile of one work-item. A masked entry has the score -inf, which does not change the maximum, and p = 0, which
  * does not change the sum because no lane is -0. Its value is not read. */
@@ -239,13 +239,14 @@ KVC_DEVICE kvc_u32 kvc_tile_keys(struct kvc_tile *t, const struct kvc_arena_view
         t->values[j] = slot != KVC_MASKED ? (kvc_bytes)kvc_head_value(arena, head, slot) : (kvc_bytes)0;
         ((int *)t->masked)[j] = slot == KVC_MASKED ? -1 : 0;
         for (int g = 0; slot == KVC_MASKED && g < KVC_HEADS; g++)
-            ((float *)t->score[g])[j] = 0.0f; /* it is read below but not used */
+            ((float *)t->score[g])[j] = 0.0f; /* this value is read below, but not used */
         read += slot != KVC_MASKED;
     }
     return read;
 }
 
-/* Computes the scores of the queries [here, d] of the first `here` heads. An entry is read once for all of them. */
+/* Computes the scores for the queries [here, d] of the first `here` heads. Each entry is read once for all these
+ * heads. */
 KVC_DEVICE void kvc_tile_scores(kvc_u32 type, struct kvc_tile *t, KVC_GLOBAL const float *queries, kvc_u32 here,
                                 kvc_u32 d, float scale) {
     for (kvc_u32 j = 0; j < t->count; j++) {
@@ -328,7 +329,7 @@ KVC_DEVICE void kvc_tile_values(kvc_u32 type, const struct kvc_tile *t, kvc_u32 
         }
 }
 
-/* The same; `memory` also declares the tile. */
+/* Does the same as above; `memory` also declares the tile. */
 #define KVC_ATTENTION_TILE(name, arguments, memory, take_scores, sum_values)                                           \
     KVC_GROUP_KERNEL(attention_tile_##name) arguments {                                                                \
         memory;                                                                                                        \
@@ -363,7 +364,7 @@ KVC_DEVICE void kvc_tile_values(kvc_u32 type, const struct kvc_tile *t, kvc_u32 
 
 #endif
 
-/* The kernel `mixed` is for all other types, which keys and values need not share. */
+/* The kernel `mixed` serves all other types. Its keys and values may have different types. */
 KVC_ATTENTION_FLOATS(f32, KVC_K_F32, KVC_K_F32)
 KVC_ATTENTION_FLOATS(f16, KVC_K_F16, KVC_K_F16)
 KVC_ATTENTION_FLOATS(q8_0, KVC_K_Q8_0, KVC_K_Q8_0)

@@ -1,5 +1,5 @@
-/* attention_int8.h - attention over entries whose quants are integers, as products of integers (core/base/canon.h,
- * "int8: attention over Q8_0 entries"). attention.h finds the keys, computes exp(s - m) and merges the tiles. */
+/* attention_int8.h - attention over entries with integer quants, in integer arithmetic (core/base/canon.h, "int8:
+ * attention over Q8_0 entries"). attention.h finds the keys, computes exp(s - m) and merges the tiles. */
 
 /* struct kvc_tile_weights holds the integer weights of a tile's entries, for one group of channels and up to KVC_HEADS
  * heads. */
@@ -154,7 +154,7 @@ KVC_DEVICE void kvc_tile_values_int8(kvc_u32 type, struct kvc_tile t, kvc_u32 he
 
 struct kvc_tile_weights {
     int16 of[KVC_HEADS][KVC_TILE / 16];
-    float16 factor[KVC_TILE / 16]; /* of each entry; 0 if it is masked */
+    float16 factor[KVC_TILE / 16]; /* a factor for each entry; 0 if the entry is masked */
 };
 
 /* Computes the scores of the queries of the first `here` heads. Reads each entry once for all these heads. */
@@ -184,7 +184,7 @@ KVC_DEVICE int16 kvc_value_weight16(float16 p, float16 factor) {
     return convert_int16(select((float16)(0.0f), w, (w >= -16383.0f) & (w <= 16383.0f)));
 }
 
-/* Computes the weights. Returns kvc_value_unit. `at` is the offset in bytes of the group's scale in a value. */
+/* Computes the weights and returns kvc_value_unit. `at` is the offset in bytes of the group's scale in a value. */
 KVC_DEVICE float kvc_tile_weigh(const struct kvc_tile *t, kvc_u32 here, kvc_u32 at, struct kvc_tile_weights *weights) {
     const kvc_u32 vectors = (t->count + 15) / 16;
     kvc_u32 top = 0;
@@ -230,7 +230,7 @@ KVC_DEVICE void kvc_tile_values_int8(kvc_u32 type, const struct kvc_tile *t, kvc
             }
             continue;
         }
-        for (kvc_u32 c = 0; c < d - first; c++) /* a last group with fewer than 32 channels */
+        for (kvc_u32 c = 0; c < d - first; c++) /* the last group, which has fewer than 32 channels */
             for (kvc_u32 g = 0; g < here; g++) {
                 kvc_i32 sum = 0;
                 for (kvc_u32 j = 0; j < t->count; j++)
@@ -250,7 +250,7 @@ KVC_DEVICE void kvc_tile_values_int8(kvc_u32 type, const struct kvc_tile *t, kvc
 
 #endif
 
-/* The queries are those of the launch's rows. */
+/* Defines a kernel. Its queries are those of the launch's rows. */
 #define KVC_ATTENTION_INT8(name, key, value)                                                                           \
     KVC_ATTENTION_TILE(                                                                                                \
         name, (KVC_ATTENTION, KVC_QUERIES), KVC_TILE_WEIGHTS,                                                          \

@@ -26,7 +26,7 @@ KVC_DEVICE kvc_u32 kvc_store_q8(KVC_GLOBAL kvc_u8 *group, KVC_GLOBAL const float
     return nan_seen ? 0u : (kvc_u32)kvc_q8_saturates(amax);
 }
 
-/* Returns the code that is stored for x. */
+/* Returns the code of x. */
 KVC_DEVICE kvc_u32 kvc_packed_code(kvc_u32 type, float x, float scale, float minimum) {
     switch (type) {
     case KVC_K_Q4_1:
@@ -40,12 +40,12 @@ KVC_DEVICE kvc_u32 kvc_packed_code(kvc_u32 type, float x, float scale, float min
     }
     return (kvc_u32)(kvc_group_quant(x, scale, -8.0f, 7.0f) + 8);
 }
-/* Returns the high bits of the code of channel e, at their place in a group. */
+/* Returns the high bits of the code of channel e, shifted to their place among the group's high bits. */
 KVC_DEVICE kvc_u64 kvc_packed_high(kvc_u32 type, kvc_u32 code, kvc_u32 e) {
     return (kvc_u64)(code >> 4) << (type == KVC_K_Q5H ? e : e % 8 * 8 + e / 8 * 2);
 }
 
-/* Stores the low four bits of the codes of n values, two to a byte, then their high bits. */
+/* Stores the codes of n values: first their low four bits, two codes to a byte, then their high bits. */
 KVC_DEVICE void kvc_store_codes(kvc_u32 type, KVC_GLOBAL kvc_u8 *to, KVC_GLOBAL const float *x, kvc_u32 n, float scale,
                                 float minimum) {
     const kvc_u32 bytes = n < 16 ? n : 16, high_bytes = type == KVC_K_Q5H ? 4 : type == KVC_K_Q6H ? 8 : 0;
@@ -166,7 +166,7 @@ KVC_GROUP_KERNEL(append)
     }
     if (saturated)
         KVC_ADD_GLOBAL(status_words + KVC_STATUS_SATURATED, saturated);
-    KVC_BARRIER(); /* until all have read the count */
+    KVC_BARRIER(); /* waits until all work-items have read the count */
     if (alone && KVC_LOCAL_ID() == 0)
         l_count[h] = head.count + stored;
 }
@@ -214,7 +214,7 @@ KVC_DEVICE kvc_u32 kvc_indices_below(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 
     return low;
 }
 
-/* Grid: (KV heads). The workspace has one word for each slot. */
+/* Grid: (KV heads). The workspace needs one word for each slot. */
 KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, KVC_GLOBAL kvc_u32 *status_words) {
     kvc_u32 h = KVC_GROUP_ID(0), kept = read_count[h], low = 0;
     KVC_GLOBAL const kvc_u32 *indices = read_index + (kvc_u64)h * read_stride;
@@ -228,7 +228,7 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
     }
 #if KVC_WORKERS == 1
     kvc_u32 from = 0, gone = 0;
-    for (low = 0; low <= kept; low++) { /* indices between two kept ones wait in the workspace */
+    for (low = 0; low <= kept; low++) { /* slots of evicted entries wait in the workspace */
         for (kvc_u32 end = low < kept ? indices[low] : head.count; from < end;)
             was[gone++] = head.order[from++];
         if (low < kept)
@@ -239,7 +239,8 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
     for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP)
         was[r] = head.order[r];
     KVC_BARRIER();
-    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* low: number of kept indices below r */
+    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* `low` becomes the number of kept indices below
+                                                                        * r */
         low = kvc_indices_below(indices, kept, r, low);
         head.order[low < kept && indices[low] == r ? low : kept + (r - low)] = was[r];
     }
@@ -321,7 +322,7 @@ KVC_DEVICE void kvc_copy_row(KVC_GLOBAL kvc_u8 *to, KVC_GLOBAL const kvc_u8 *fro
         to[i] = from[i];
 }
 
-/* Grid: (KV heads). The workspace has three words for each of dst's slots. */
+/* Grid: (KV heads). The workspace needs three words for each of dst's slots. */
 KVC_GROUP_KERNEL(relayout)
 (KVC_LISTS(dst), KVC_LISTS(src), KVC_ARENA, KVC_GLOBAL kvc_u32 *workspace, KVC_GLOBAL kvc_u32 *status_words) {
     KVC_SHARED kvc_u32 capacity[KVC_GROUP];

@@ -1,7 +1,7 @@
-/* check.h - kernels for the self-test of a device: single operations, and sums in loops as other kernels compute them.
+/* check.h - kernels for the self-test of a device: single operations, and sums in loops like those of other kernels.
  *
- * For tests, KVC_LACKS_* makes them compute the results of a device that lacks something (KVCULL_OPENCL_LACKS).
- */
+ * For tests, KVC_LACKS_* makes these kernels compute what a device without a certain feature would compute
+ * (KVCULL_OPENCL_LACKS). */
 
 #if defined(KVC_LACKS_fma)
 #define KVC_CHECKED_FMA(a, b, c) ((a) * (b) + (c))

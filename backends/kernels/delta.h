@@ -1,7 +1,7 @@
 /* delta.h - gated delta nets: convolve, delta_rule. A work-item computes one channel, or one row of a head's matrix,
- * for the rows of one session. This is correct on every device but not optimized for any. */
+ * for the rows of one session. These kernels are correct on every device but optimized for none. */
 
-/* x begins at the segment's first row. kept is [taps - 1, channels]. */
+/* x points to the segment's first row. `kept` is [taps - 1, channels]. */
 KVC_KERNEL(convolve)
 (KVC_SPAN(float, kept), KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u32 channels,
  kvc_u32 taps, kvc_u32 rows) {
@@ -38,7 +38,7 @@ KVC_DEVICE float kvc_delta_dot(KVC_GLOBAL const float *a, KVC_GLOBAL const float
     return lane[0];
 }
 
-/* q, k, v, a, beta and out begin at the segment's first row. */
+/* q, k, v, a, beta and out point to the segment's first row. */
 KVC_KERNEL(delta_rule)
 (KVC_SPAN(float, state), KVC_SPAN(float, out), KVC_SPAN(const float, q), KVC_SPAN(const float, k),
  KVC_SPAN(const float, v), KVC_SPAN(const float, a), KVC_SPAN(const float, beta), KVC_SPAN(const float, rate),

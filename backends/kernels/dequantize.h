@@ -2,7 +2,7 @@
 #ifndef KVC_BACKENDS_KERNELS_DEQUANTIZE_H
 #define KVC_BACKENDS_KERNELS_DEQUANTIZE_H
 
-/* KVC_K_<TYPE> are the numbers of enum kvc_type (include/kvcull.h). */
+/* KVC_K_<TYPE> has the value of KVC_<TYPE> in enum kvc_type (include/kvcull.h). */
 enum kvc_kernel_type {
 #define KVC_TYPE_NUMBER(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds) KVC_K_##NAME,
     KVC_ALL_WEIGHT_TYPES(KVC_TYPE_NUMBER, ) KVC_K_Q4H,
@@ -10,7 +10,7 @@ enum kvc_kernel_type {
     KVC_K_Q6H
 };
 
-/* Returns element k of a row of floats or of FP8. */
+/* Returns element k of a row of type F32, F16, BF16 or FP8. */
 KVC_DEVICE float kvc_dequantize_float(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
     switch (type) {
     case KVC_K_F32:

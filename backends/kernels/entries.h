@@ -163,7 +163,7 @@ KVC_KERNEL(lag_spread)
         head_size > 1 ? kvc_sqrt(kvc_div(lane[0], (float)(head_size - 1))) : 0.0f;
 }
 
-/* Grid: (partitions, heads). Replaces s of the keys by raw. */
+/* Grid: (partitions, heads). Replaces s by raw for keys. */
 KVC_KERNEL(lag_raw)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 lag, kvc_u32 heads, KVC_SPAN(float, spread), kvc_u32 stride) {
     kvc_u64 p = KVC_GLOBAL_ID();
@@ -239,8 +239,8 @@ KVC_KERNEL(entry_keys)
     keys_buffer[keys_offset + (kvc_u64)h * indices * head_size + id] = x;
 }
 
-/* Grid: (rows). A KV head has `group` rows of values [rows, stride]. Writes M and L of the indices from `first` on to
- * totals [rows, 2]. */
+/* Grid: (rows). `values` is [rows, stride], and a KV head has `group` rows. Writes M and L over the indices from
+ * `first` on to totals [rows, 2]. */
 KVC_KERNEL(index_totals)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 rows, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, values),
  kvc_u32 stride, KVC_SPAN(float, totals)) {
@@ -353,7 +353,7 @@ KVC_GROUP_KERNEL(output_norms)
     if (here)
         value = kvc_head_value(&arena, &head, kvc_head_slot(&head, index));
     sum = here && !fresh ? norm[index] : 0.0f;
-    KVC_BARRIER(); /* the first work-item of a team overwrites a value that all of them have read */
+    KVC_BARRIER(); /* waits until all work-items have read the value that the team's first work-item overwrites */
     for (kvc_u32 n = 0; n < outputs; n++, row += (kvc_u64)heads * head_size) {
         float dot = kvc_lanes_sum(kvc_lanes_dot_entry(value_type, row, value, head_size), shared_sum);
         sum = kvc_plus(sum, kvc_from_bits(kvc_bits(dot) & 0x7fffffffu), one);

@@ -1,6 +1,7 @@
 /* expected.h - expected attention: query_moments, expected_scores. */
 
-/* Returns the index at which rope reads channel c, if the first 2 * pairs channels are stored as pairs (2i, 2i+1). */
+/* Returns where channel c is stored if the first 2 * pairs channels are stored as pairs (2i, 2i + 1). c itself counts
+ * in the other layout of rope, in which channels i and i + pairs are a pair. */
 KVC_DEVICE kvc_u32 kvc_paired(kvc_u32 c, kvc_u32 pairs) {
     return c < pairs ? 2 * c : c < 2 * pairs ? 2 * (c - pairs) + 1 : c;
 }
@@ -37,7 +38,7 @@ KVC_KERNEL(expected_moments)
     moments_buffer[moments_offset + id] = value;
 }
 
-/* Grid: (indices / KVC_TEAMS, query heads). Writes s [H, stride] of the indices from `first` on. The keys come from
+/* Grid: (indices / KVC_TEAMS, query heads). Writes s [H, stride] for the indices from `first` on. The keys come from
  * entry_keys. */
 KVC_GROUP_KERNEL(expected_logits)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, moments),

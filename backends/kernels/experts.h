@@ -1,5 +1,6 @@
-/* experts.h - mixtures of experts: route, expert_linear, expert_sum. Only the device knows the experts of a row.
- * Kernels are therefore launched for the number of pairs, and each group finds the expert of its pair. */
+/* experts.h - mixtures of experts: route, expert_linear, expert_sum. The host does not know the experts of a row, only
+ * the device does. Kernels are therefore launched for all pairs, and each group of work-items looks up the expert of
+ * its pair. */
 
 /* ---- route ---- */
 
@@ -21,7 +22,8 @@ KVC_GROUP_KERNEL(route_choose)
     }
     most[id] = top;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* work-items from `experts` on have only x[0] */
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* work-items from number `experts` on have seen no value but
+                                                            * x[0] */
         top = kvc_max(most[i], top);
     for (kvc_u32 e = id; e < experts; e += KVC_GROUP)
         p[e] = kvc_exp(x[e] - top);
@@ -69,7 +71,7 @@ KVC_GROUP_KERNEL(route_number)
         below += expert[i] < e;
     before[id] = below;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP && i < pairs; i++) /* work-items from `pairs` on counted nothing */
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < pairs; i++) /* work-items from number `pairs` on have counted nothing */
         at += before[i];
     KVC_BARRIER();
     if (id == 0)
@@ -104,8 +106,8 @@ KVC_DEVICE kvc_u32 kvc_expert_of(KVC_GLOBAL const kvc_u32 *first, kvc_u32 expert
 
 /* Grid: (pairs * across), where `across` is the number of blocks of outputs. A group computes one block of outputs. If
  * the group's pair is the first of KVC_EXPERT_ROWS pairs of an expert, the group computes all of these pairs in one
- * pass over the weights; otherwise it does nothing. w holds rows first_row .. first_row + count - 1 of all experts'
- * matrices, one below the other. */
+ * pass over the weights; otherwise it does nothing. The matrices of the experts follow one another; w holds rows
+ * first_row .. first_row + count - 1 of them. */
 #define KVC_EXPERT_ROWS KVC_EXPERT_ROWS_OF(KVC_WORKERS)
 #define KVC_EXPERT_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
@@ -118,7 +120,7 @@ KVC_DEVICE void kvc_expert_linear(kvc_u32 type, KVC_EXPERT_ARGUMENTS, KVC_LOCAL 
     const kvc_u32 after = first_buffer[first_offset + e + 1] - pair,
                   here = after < KVC_EXPERT_ROWS ? after : KVC_EXPERT_ROWS;
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)pair * K;
-    if (before % KVC_EXPERT_ROWS) /* the same for the whole group */
+    if (before % KVC_EXPERT_ROWS) /* true for the whole group or for none of it */
         return;
     for (kvc_u32 each = 0; each < KVC_EACH; each++) {
         const kvc_u64 n = ((kvc_u64)block * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;
@@ -126,7 +128,7 @@ KVC_DEVICE void kvc_expert_linear(kvc_u32 type, KVC_EXPERT_ARGUMENTS, KVC_LOCAL 
         const bool mine = n < N && at < count;
         struct kvc_lanes sum[KVC_EXPERT_ROWS];
         kvc_sum_rows(type, sum, KVC_EXPERT_ROWS, x, here, w + (mine ? at : 0) * row_bytes, K);
-        for (int i = 0; i < KVC_EXPERT_ROWS; i++) { /* for all rows, so that no barrier is conditional */
+        for (int i = 0; i < KVC_EXPERT_ROWS; i++) { /* loops over all rows, so that no barrier is conditional */
             const float value = kvc_lanes_sum(sum[i], shared_sum);
             if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && mine)
                 y_buffer[y_offset + (kvc_u64)(pair + i) * N + n] =

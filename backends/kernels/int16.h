@@ -1,7 +1,7 @@
-/* int16.h - linear layers with activations and weights of fifteen bits: quantize_rows_int16, linear_int16,
- * expert_linear_int16. On a GPU, a team of eight work-items shares each block of an output; on a CPU one work-item
- * computes an output alone. Weights are quantized whenever they are read. For many rows on GPUs, a group computes a
- * tile of rows and outputs through local memory, as in int8.h. */
+/* int16.h - linear layers with activations and weights in 15 bits: quantize_rows_int16, linear_int16,
+ * expert_linear_int16. On a GPU, a team of eight work-items computes each output and divides its blocks among them; on
+ * a CPU, one work-item computes an output. Weights are quantized whenever they are read. For many rows on GPUs, a group
+ * computes a tile of rows and outputs through local memory, as in int8.h. */
 
 #if KVC_WORKERS == 1
 #define KVC_INT16_TEAM 1u
@@ -9,21 +9,23 @@
 #define KVC_INT16_TEAM 8u
 #endif
 #define KVC_INT16_TEAMS (KVC_GROUP / KVC_INT16_TEAM)
-#define KVC_INT16_PART (KVC_INT16_BLOCK / KVC_INT16_TEAM) /* values of a block that a work-item has */
+#define KVC_INT16_PART (KVC_INT16_BLOCK / KVC_INT16_TEAM) /* number of a block's values that one work-item computes */
 #define KVC_INT16_BLOCKS_OF(K) (((K) + KVC_INT16_BLOCK - 1) / KVC_INT16_BLOCK)
 
-/* Returns how many values from k on belong to a part: a multiple of KVC_INT16_STEP, 0 beyond the end of the row. */
+/* Returns the number of values in a part that begins at value k. It is a multiple of KVC_INT16_STEP, and 0 beyond the
+ * end of the row. */
 KVC_DEVICE kvc_u32 kvc_int16_count(kvc_u64 k, kvc_u64 K) {
     const kvc_u64 left = k < K ? K - k : 0;
     return left < KVC_INT16_PART ? (kvc_u32)left : KVC_INT16_PART;
 }
-/* Loops i over a part's values. On GPUs the number of rounds is a constant, so that private arrays can be registers. */
+/* Loops i over a part's values. On GPUs the number of iterations is a constant, so that private arrays can be
+ * registers. */
 #define KVC_INT16_EACH(i, count)                                                                                       \
     for (kvc_u32 i##_step = 0; i##_step < KVC_INT16_PART && i##_step < (count); i##_step += KVC_INT16_STEP)            \
         for (kvc_u32 i = i##_step; i < i##_step + KVC_INT16_STEP; i++)
 
 /* Quantizes this work-item's part of a block, `count` values of a row from k on. Returns the block's scale. All
- * work-items of a group must call it; the team shares the largest magnitudes of its parts. */
+ * work-items of a group must call it: those of a team combine the largest magnitudes of their parts. */
 KVC_DEVICE float kvc_int16_quantize(kvc_i16 *quant, kvc_u32 type, kvc_bytes row, kvc_u64 k, kvc_u32 count,
                                     KVC_LOCAL kvc_u32 *tops) {
     float value[KVC_INT16_PART], inverse;
@@ -70,7 +72,7 @@ struct kvc_int16_view {
     kvc_u64 K, blocks;
 };
 
-/* Returns the sum of the products of a part, of which eight fit in 32 bits. */
+/* Returns the sum of the products of a part. Eight products at a time fit in 32 bits. */
 KVC_DEVICE kvc_i64 kvc_int16_dot(const kvc_i16 *w, KVC_GLOBAL const kvc_i16 *x, kvc_u32 count) {
     kvc_i64 total = 0;
     for (kvc_u32 step = 0; step < KVC_INT16_PART && step < count; step += KVC_INT16_STEP)
@@ -83,7 +85,7 @@ KVC_DEVICE kvc_i64 kvc_int16_dot(const kvc_i16 *w, KVC_GLOBAL const kvc_i16 *x, 
     return total;
 }
 
-/* w holds rows first_row .. first_row + count - 1 of the matrix, or of all experts' matrices, one below the other. */
+/* w holds rows first_row .. first_row + count - 1 of the matrix. The matrices of several experts follow one another. */
 #define KVC_INT16_ARGUMENTS                                                                                            \
     KVC_SPAN(float, y), KVC_SPAN(const kvc_u32, quant), KVC_SPAN(const float, scale), KVC_GLOBAL const kvc_u8 *w,      \
         kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 N, kvc_u64 first_row, kvc_u64 count,                       \
@@ -95,14 +97,15 @@ KVC_DEVICE kvc_i64 kvc_int16_dot(const kvc_i16 *w, KVC_GLOBAL const kvc_i16 *x, 
     name.quant = (KVC_GLOBAL const kvc_i16 *)(quant_buffer + quant_offset) + (kvc_u64)(row)*K;                         \
     name.scale = scale_buffer + scale_offset + (kvc_u64)(row)*name.blocks
 
-/* What the work-items of a group share: the largest magnitudes and the sums of their parts. */
+/* Local memory of a group: the largest magnitudes and the sums of the work-items' parts. */
 struct kvc_int16_team {
     kvc_u32 tops[KVC_GROUP];
     kvc_i64 sums[KVC_GROUP][KVC_INT8_ROWS];
 };
 
-/* Computes one output of rows 0 .. here - 1 of x from its weights w: y[r * N]. `mine` is false if the output does not
- * exist. `bias` is 0 (NULL) or the output's bias. On GPUs, work-item l of the team adds up row l. */
+/* Multiplies rows 0 .. here - 1 of x by the weights w of one output. The result of row r is y[r * N]. `mine` is false
+ * if the output does not exist. `bias` is 0 (NULL) or points to the output's bias. On GPUs, work-item l of the team
+ * adds up row l. */
 #if KVC_WORKERS == 1
 KVC_DEVICE void kvc_int16_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, kvc_bytes w,
                                  const struct kvc_int16_view *x, KVC_GLOBAL const float *bias, kvc_u32 here, bool mine,
@@ -135,7 +138,7 @@ KVC_DEVICE void kvc_int16_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, k
         const float scale = kvc_int16_quantize(quant, type, w, k, count, team->tops);
         for (kvc_u32 r = 0; r < here; r++)
             team->sums[id][r] = kvc_int16_dot(quant, x->quant + r * x->K + k, count);
-        KVC_BARRIER(); /* the sums are read before the next barrier, and the tops after it */
+        KVC_BARRIER(); /* The sums are read before the next barrier, and the largest magnitudes after it. */
         if (l < here) {
             kvc_i64 sum = 0;
             for (kvc_u32 i = 0; i < KVC_INT16_TEAM; i++)
@@ -182,7 +185,7 @@ KVC_GROUP_KERNEL(expert_linear_int16)
 /* ---- many rows ---- */
 
 #if KVC_WORKERS == 1
-/* A work-item computes one output, as for few rows, but for more rows in one pass over the weights. */
+/* As for few rows, a work-item computes one output, but for more rows in one pass over the weights. */
 KVC_GROUP_KERNEL(linear_int16_gemm)(KVC_INT16_ARGUMENTS, kvc_u64 rows) {
     KVC_SHARED struct kvc_int16_team team;
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_MANY, n = KVC_GROUP_ID(0);
@@ -192,13 +195,14 @@ KVC_GROUP_KERNEL(linear_int16_gemm)(KVC_INT16_ARGUMENTS, kvc_u64 rows) {
                      bias_buffer ? bias_buffer + bias_offset + first_row + n : 0, here, n < count, &team);
 }
 #else
-/* What a group shares: for each row and output of a tile the scale of a block, and 32 quants of it at a time. */
+/* Local memory of a group: the scales of a block for each row and output of a tile, and 32 quants of that block at a
+ * time. */
 struct kvc_int16_tile {
     kvc_i16 x[KVC_INT16_STEP][KVC_INT8_TILE], w[KVC_INT16_STEP][64];
     float x_scale[KVC_INT8_TILE], w_scale[64], w_inverse[64];
     kvc_u32 tops[KVC_INT16_BLOCK / KVC_INT16_STEP][64]; /* the largest magnitude of every 32 weights */
 };
-/* The rows of x from row0 on, and the outputs from n0 on. Missing ones repeat the last one. */
+/* The rows of x from row0 on, and the outputs from n0 on. After the last one, that one is repeated. */
 struct kvc_int16_place {
     kvc_u64 row0, rows, n0, count, row_bytes;
     kvc_u32 type;
@@ -211,7 +215,7 @@ KVC_DEVICE kvc_bytes kvc_int16_output_row(const struct kvc_int16_place *at, kvc_
     return at->w + (at->n0 + n < at->count ? at->n0 + n : at->count - 1) * at->row_bytes;
 }
 
-/* Finds the scales of block b. */
+/* Computes the scales of block b. */
 KVC_DEVICE void kvc_int16_tile_scales(KVC_LOCAL struct kvc_int16_tile *tile, const struct kvc_int16_view *x,
                                       const struct kvc_int16_place *at, kvc_u64 b) {
     for (kvc_u32 j = KVC_LOCAL_ID(); j < 64 * KVC_INT16_BLOCK / KVC_INT16_STEP; j += KVC_GROUP) {
@@ -251,7 +255,7 @@ KVC_DEVICE void kvc_int16_tile_fill(KVC_LOCAL struct kvc_int16_tile *tile, const
     }
 }
 
-/* Adds the products of the tile to total, for rows ra + r and outputs nb + 16 c. Eight products fit in 32 bits. */
+/* Adds the products of the tile to `total`, for rows ra + r and outputs nb + 16 c. Eight products fit in 32 bits. */
 KVC_DEVICE void kvc_int16_tile_add(kvc_i64 (*total)[4], KVC_LOCAL const struct kvc_int16_tile *tile, kvc_u32 ra,
                                    kvc_u32 nb) {
     for (kvc_u32 k = 0; k < KVC_INT16_STEP; k += 8)
@@ -264,7 +268,8 @@ KVC_DEVICE void kvc_int16_tile_add(kvc_i64 (*total)[4], KVC_LOCAL const struct k
             }
 }
 
-/* A group computes KVC_INT8_TILE rows x 64 outputs, and a work-item 4 x 4 of them, as for linear_int8_gemm. */
+/* A group computes a tile of KVC_INT8_TILE rows x 64 outputs, and a work-item computes 4 x 4 of these results, as in
+ * linear_int8_gemm. */
 KVC_GROUP_KERNEL(linear_int16_gemm)(KVC_INT16_ARGUMENTS, kvc_u64 rows) {
     KVC_SHARED struct kvc_int16_tile tile;
     const kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(0) * 64, row0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_TILE;

@@ -1,6 +1,7 @@
 /* int8.h - linear layers with 8-bit activations: quantize_rows, linear_int8, expert_linear_int8. For few rows, a GPU
- * computes each output with a team of eight work-items, one lane each; on a CPU one work-item computes the lanes of an
- * output one after another. For many rows on GPUs, a group computes a tile of rows and outputs through local memory. */
+ * computes each output with a team of eight work-items, each of which computes one lane; on a CPU, one work-item
+ * computes the lanes of an output one after another. For many rows on GPUs, a group computes a tile of rows and outputs
+ * through local memory. */
 
 /* A work-item quantizes a block of 32 values. */
 KVC_KERNEL(quantize_rows)
@@ -46,8 +47,8 @@ KVC_DEVICE struct kvc_int8_view kvc_int8_view_from(KVC_GLOBAL const kvc_u32 *qua
     return x;
 }
 
-/* Returns `lane` plus the product of a block of a row and a block of weights. `wide`: the halves of the block of
- * weights have the same scale and minimum. */
+/* Returns `lane` plus the product of a block of a row and a block of weights. `wide` tells that both halves of the
+ * block of weights have the same scale and minimum. */
 KVC_DEVICE float kvc_int8_add_block(float lane, const struct kvc_int8_view *x, kvc_u64 block,
                                     const struct kvc_half_weights *first, const struct kvc_half_weights *second,
                                     bool wide, bool has_minimum) {
@@ -65,8 +66,8 @@ KVC_DEVICE float kvc_int8_add_block(float lane, const struct kvc_int8_view *x, k
     return has_minimum ? kvc_int8_take(second->minimum, scale, sum[1], lane) : lane;
 }
 
-/* Computes lane l of one output for rows 0 .. here - 1 of x, from the blocks l, l + 8, .. of each row. The type is a
- * constant of the caller. */
+/* Computes lane l of one output for rows 0 .. here - 1 of x, from blocks l, l + 8, ... of each row. The caller passes
+ * the type as a constant. */
 KVC_DEVICE void kvc_int8_lane_of(kvc_u32 type, float *lane, kvc_u32 l, kvc_bytes w, const struct kvc_int8_view *x,
                                  kvc_u32 here) {
     const bool wide = !kvc_int8_narrow(type), has_minimum = kvc_int8_has_minimum(type);
@@ -88,7 +89,7 @@ KVC_DEVICE void kvc_int8_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w,
     switch (type) { KVC_BLOCK_TYPES(KVC_INT8_LANE_CASE, ) }
 }
 
-/* w holds rows first_row .. first_row + count - 1 of the matrix, or of all experts' matrices, one below the other. */
+/* w holds rows first_row .. first_row + count - 1 of the matrix. The matrices of several experts follow one another. */
 #define KVC_INT8_ARGUMENTS                                                                                             \
     KVC_SPAN(float, y), KVC_SPAN(const kvc_u32, quant), KVC_SPAN(const float, scale), KVC_SPAN(const kvc_i32, sum),    \
         KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 blocks, kvc_u64 N, kvc_u64 first_row,     \
@@ -96,9 +97,9 @@ KVC_DEVICE void kvc_int8_lane(float *lane, kvc_u32 type, kvc_u32 l, kvc_bytes w,
 #define KVC_INT8_VIEW_FROM(row)                                                                                        \
     kvc_int8_view_from(quant_buffer + quant_offset, scale_buffer + scale_offset, sum_buffer + sum_offset, blocks, row)
 
-/* Computes one output of rows 0 .. here - 1 of x from its weights w: y[r * N], for here <= most. `mine` is false if the
- * output does not exist. `bias` is 0 (NULL) or the output's bias. On GPUs, work-item l of a team of eight computes lane
- * l of all rows, and then adds up the lanes of row l. */
+/* Multiplies rows 0 .. here - 1 of x by the weights w of one output, for here <= most. The result of row r is y[r * N].
+ * `mine` is false if the output does not exist. `bias` is 0 (NULL) or points to the output's bias. On GPUs, work-item l
+ * of a team of eight computes lane l of all rows, then adds up the lanes of row l. */
 #if KVC_WORKERS == 1
 #define KVC_INT8_TEAMS 1u
 #define KVC_INT8_OPEN_LANES(most) float lanes[KVC_INT8_LANES * (most)]
@@ -160,8 +161,8 @@ KVC_GROUP_KERNEL(linear_int8)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
                     bias_buffer ? bias_buffer + bias_offset + first_row + n : 0, here, mine, lanes, KVC_INT8_ROWS);
 }
 
-/* Grid: (pairs * across). A group computes a block of outputs of one pair, like expert_linear. Some outputs of the pair
- * may belong to another piece of the weight. */
+/* Grid: (pairs * across). As in expert_linear, a group computes a block of outputs of one pair. Some outputs of the
+ * pair may belong to another piece of the weight. */
 KVC_GROUP_KERNEL(expert_linear_int8)
 (KVC_INT8_ARGUMENTS, KVC_SPAN(const kvc_u32, first), kvc_u32 experts, kvc_u32 across) {
     KVC_INT8_OPEN_LANES(KVC_INT8_ROWS);
@@ -183,7 +184,7 @@ KVC_GROUP_KERNEL(expert_linear_int8)
 /* ---- many rows ---- */
 
 #if KVC_WORKERS == 1
-/* A work-item computes one output, as for few rows, but for more rows in one pass over the weights. */
+/* As for few rows, a work-item computes one output, but for more rows in one pass over the weights. */
 KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     KVC_INT8_OPEN_LANES(KVC_INT8_MANY);
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_MANY, n = KVC_GROUP_ID(0);
@@ -193,7 +194,8 @@ KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
                     bias_buffer ? bias_buffer + bias_offset + first_row + n : 0, here, n < count, lanes, KVC_INT8_MANY);
 }
 #else
-/* Lanes are computed in bit-reversed order, so that the tree adds neighbours, as in the kernel `product`. */
+/* Lanes are computed in bit-reversed order, as in the kernel `product`, so that lanes that the tree adds come one after
+ * another. */
 #define KVC_REVERSED8(i) ((((i)&1) << 2) | ((i)&2) | (((i)&4) >> 2))
 #define KVC_INT8_TILE KVC_PACK_X_OF(KVC_GROUP) /* rows of a tile */
 
@@ -204,7 +206,8 @@ struct kvc_int8_tile {
     kvc_i32 x_sum[2][KVC_INT8_TILE];
 };
 
-/* Fills the tile with block b of rows from row0 on and of outputs from n0 on. Missing ones repeat the last one. */
+/* Fills the tile with block b of the rows from row0 on and of the outputs from n0 on. After the last one, that one is
+ * repeated. */
 KVC_DEVICE void kvc_int8_tile_weights(KVC_LOCAL struct kvc_int8_tile *tile, kvc_u32 type, kvc_bytes w,
                                       kvc_u64 row_bytes, kvc_u64 n0, kvc_u64 count, kvc_u64 b) {
     for (kvc_u32 j = KVC_LOCAL_ID(); j < 128; j += KVC_GROUP) {
@@ -230,7 +233,7 @@ KVC_DEVICE void kvc_int8_tile_rows(KVC_LOCAL struct kvc_int8_tile *tile, const s
     }
 }
 
-/* total[r][c] += the products of half h of the block, for rows ra + r and outputs nb + 16 c of the tile. */
+/* Adds the products of half h of the block to total[r][c], for row ra + r and output nb + 16 c of the tile. */
 KVC_DEVICE void kvc_int8_tile_dot(kvc_i32 (*total)[4], KVC_LOCAL const struct kvc_int8_tile *tile, kvc_u32 ra,
                                   kvc_u32 nb, kvc_u32 h) {
     for (kvc_u32 k = 4 * h; k < 4 * h + 4; k++)
@@ -239,7 +242,7 @@ KVC_DEVICE void kvc_int8_tile_dot(kvc_i32 (*total)[4], KVC_LOCAL const struct kv
                 total[r][c] = kvc_dot4(tile->x_word[k][ra + r], tile->w_word[k][nb + 16 * c], total[r][c]);
 }
 
-/* Adds the products of the block to sum. `narrow`: each half has its own scale. */
+/* Adds the products of the block to `sum`. `narrow` tells that each half has its own scale. */
 KVC_DEVICE void kvc_int8_tile_add(float (*sum)[4], KVC_LOCAL const struct kvc_int8_tile *tile, kvc_u32 ra, kvc_u32 nb,
                                   bool narrow, bool has_minimum) {
     kvc_i32 total[4][4];
@@ -262,8 +265,8 @@ KVC_DEVICE void kvc_int8_tile_add(float (*sum)[4], KVC_LOCAL const struct kvc_in
     }
 }
 
-/* A group computes KVC_INT8_TILE rows x 64 outputs. A work-item computes 4 x 4 of them: rows 4a .. 4a + 3, outputs b, b
- * + 16, b + 32, b + 48. */
+/* A group computes a tile of KVC_INT8_TILE rows x 64 outputs. A work-item computes 4 x 4 of these results: rows 4a ..
+ * 4a + 3, outputs b, b + 16, b + 32, b + 48. */
 KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     KVC_SHARED struct kvc_int8_tile tile;
     const kvc_u64 n0 = (kvc_u64)KVC_GROUP_ID(0) * 64, row0 = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_TILE;

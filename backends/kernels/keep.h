@@ -1,5 +1,5 @@
-/* keep.h - from scores to entries: pooling, group sums, the rule of struct kvc_keep, and the division of slots among
- * heads. */
+/* keep.h - from scores to entries: pooling, group sums, the selection that struct kvc_keep describes, and the division
+ * of slots among heads. */
 
 #if KVC_WORKERS == 1
 KVC_DEVICE float16 kvc_div16(float16 a, float b) {
@@ -76,17 +76,17 @@ KVC_KERNEL(group_scores)
     }
 }
 
-/* Returns true if the rule keeps an index regardless of its score. */
+/* Returns true if struct kvc_keep keeps this index regardless of its score. */
 KVC_DEVICE kvc_u32 kvc_is_forced(const struct kvc_head_view *head, kvc_u32 index, kvc_u64 first, kvc_u64 tail,
                                  kvc_u64 limit, kvc_i64 recent) {
     return head->count <= limit || index < first || (kvc_u64)(head->count - index) <= tail ||
            kvc_head_position(head, kvc_head_slot(head, index)) >= recent;
 }
 
-#define KVC_DIGITS 258 /* counts of 256 digits, and two words that one work-item computes for the group */
-/* Finds the eight bits of the threshold key at `shift` (a digit), from the numbers of candidates with each digit. The
- * *need highest candidates are all candidates above this digit and some candidates with this digit. *need receives the
- * number of candidates to take with this digit. All work-items of the group must call this together. */
+#define KVC_DIGITS 258 /* 256 counts, one for each digit, and two words that one work-item computes for the group */
+/* Finds a digit: the eight bits of the threshold key at `shift`. `digits` counts the candidates with each digit. The
+ * *need highest candidates are all those with a higher digit and some of those with this digit; *need becomes the
+ * number of the latter. All work-items of the group must call this together. */
 KVC_DEVICE kvc_u32 kvc_find_digit(KVC_LOCAL kvc_u32 *digits, kvc_u32 *need) {
     if (KVC_LOCAL_ID() == 0) {
         kvc_u32 digit = 255, left = *need;
@@ -105,7 +105,7 @@ KVC_DEVICE kvc_u64 kvc_tied_key(KVC_GLOBAL const float *score, KVC_GLOBAL const 
 }
 
 /* Grid: (heads), from first_head on. Finds a threshold key, eight bits at a time. The best `top` candidates are those
- * above it, and of those equal to it the lowest indices. */
+ * with higher keys and, among those with this key, those with the lowest indices. */
 KVC_GROUP_KERNEL(keep)
 (KVC_LISTS(l), kvc_u32 first_head, kvc_u64 first, kvc_u64 tail, kvc_u64 top, kvc_u64 fill, kvc_u64 limit,
  kvc_i64 recent, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties), kvc_u32 stride,
@@ -159,7 +159,8 @@ KVC_GROUP_KERNEL(keep)
         kept_count[h] = kept;
 }
 
-/* Grid: (1). Finds one threshold for all heads in the same way. If keys are equal to it, lower heads come first. */
+/* Grid: (1). Finds one threshold for all heads in the same way. Among entries with this key, those of lower heads come
+ * first. */
 KVC_GROUP_KERNEL(shares)
 (KVC_LISTS(l), kvc_u32 kv_heads, KVC_SPAN(const float, scores), kvc_u32 stride, kvc_u64 tail, kvc_u64 slots,
  KVC_SPAN(kvc_u32, shares)) {

@@ -6,7 +6,7 @@ KVC_DEVICE kvc_u32 kvc_scored_begin(kvc_u32 first, kvc_u32 end) { return first <
 
 /* ---- chunk_mass: one head after another ---- */
 
-/* The chunk that contains an index; from == end if there is none. */
+/* The chunk that contains an index; `from` equals `end` if there is none. */
 struct kvc_chunk_view {
     kvc_u32 from, end;
 };
@@ -31,8 +31,8 @@ KVC_DEVICE struct kvc_chunk_view kvc_chunk_view_of(const struct kvc_head_view *h
     return view;
 }
 
-/* Grid: (indices, 1 + G, channels). Copies the key, then the group's queries of that entry, to columns [1 + G, d,
- * indices]. */
+/* Grid: (indices, 1 + G, channels). Copies an entry's key, then the queries of the group at that entry, to columns [1 +
+ * G, d, indices]. */
 KVC_KERNEL(chunk_columns)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 h, kvc_u32 group, kvc_u32 last, KVC_SPAN(const float, q),
  KVC_SPAN(const kvc_i32, positions), kvc_u32 queries, kvc_u32 heads, KVC_GLOBAL float *columns, kvc_u32 indices) {
@@ -234,7 +234,7 @@ KVC_DEVICE float kvc_less_products(float s, KVC_GLOBAL const float *a, KVC_GLOBA
     return s;
 }
 
-/* Grid: (KV heads). Replaces gram by its factor. Only the diagonal is written elsewhere, to diagonal [H_kv, d], because
+/* Grid: (KV heads). Replaces gram by its factor. Only the diagonal goes to separate memory, diagonal [H_kv, d], because
  * all rows of a column read its old value. */
 KVC_GROUP_KERNEL(leverage_factor)
 (KVC_SPAN(float, gram), KVC_SPAN(float, diagonal), kvc_u32 d, float ridge) {
@@ -286,8 +286,8 @@ KVC_KERNEL(leverage_scores)
 
 /* ---- standard_mix ---- */
 
-/* Grid: (tiles, heads, leverage and scores). Computes sums [2, H_kv, tiles] of x, or with `squares` of (x - mean)^2.
- * totals [2, 2] holds mean and standard deviation of each side. */
+/* Grid: (tiles, heads, leverage and scores). Computes sums [2, H_kv, tiles] of x or, with `squares`, of (x - mean)^2.
+ * totals [2, 2] holds the mean and the standard deviation of leverage and of scores. */
 KVC_KERNEL(standard_tiles)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, leverage),
  KVC_SPAN(const float, scores), kvc_u32 stride, kvc_u32 squares, KVC_GLOBAL const float *totals, KVC_SPAN(float, sums),

@@ -8,8 +8,8 @@
 #define KVC_LINEAR_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
         kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u32 rows
-/* sum[i] = lanes of x[i, :] times one row of weights, for the first `here` of `most` rows of x. The remaining rows
- * repeat the first one. */
+/* sum[i] = the lanes of x[i, :] times one row of weights, for i < here. The other sums, up to `most`, repeat the first
+ * row. */
 KVC_DEVICE void kvc_sum_rows(kvc_u32 type, struct kvc_lanes *sum, int most, KVC_GLOBAL const float *x, kvc_u32 here,
                              KVC_GLOBAL const kvc_u8 *weight, kvc_u64 K) {
     const kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, left = (kvc_u32)(K % 32);
@@ -35,8 +35,8 @@ KVC_DEVICE void kvc_sum_rows(kvc_u32 type, struct kvc_lanes *sum, int most, KVC_
                                         sum[i], left);
     }
 }
-/* Computes a group's outputs for KVC_SMALL_BATCH rows from `row` on, or for the rows that are left. w holds rows
- * first .. first + count - 1 of the matrix. */
+/* Computes a group's outputs for KVC_SMALL_BATCH rows from `row` on, or fewer at the end. w holds rows first .. first +
+ * count - 1 of the matrix. */
 KVC_DEVICE void kvc_linear_few(kvc_u32 type, KVC_LINEAR_ARGUMENTS, KVC_LOCAL float *shared_sum) {
     const kvc_u32 row = KVC_GROUP_ID(1) * KVC_SMALL_BATCH,
                   here = rows - row < KVC_SMALL_BATCH ? rows - row : KVC_SMALL_BATCH;
@@ -45,7 +45,7 @@ KVC_DEVICE void kvc_linear_few(kvc_u32 type, KVC_LINEAR_ARGUMENTS, KVC_LOCAL flo
         const kvc_u64 n = ((kvc_u64)KVC_GROUP_ID(0) * KVC_EACH + each) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;
         struct kvc_lanes sum[KVC_SMALL_BATCH];
         kvc_sum_rows(type, sum, KVC_SMALL_BATCH, x, here, w + (n < count ? n : 0) * row_bytes, K);
-        for (int i = 0; i < KVC_SMALL_BATCH; i++) { /* for all rows, so that no barrier is conditional */
+        for (int i = 0; i < KVC_SMALL_BATCH; i++) { /* loops over all rows, so that no barrier is conditional */
             const float value = kvc_lanes_sum(sum[i], shared_sum);
             if ((kvc_u32)i < here && KVC_LOCAL_ID() % KVC_WORKERS == 0 && n < count)
                 y_buffer[y_offset + (kvc_u64)(row + i) * N + first + n] =
@@ -70,7 +70,7 @@ KVC_ALL_WEIGHT_TYPES(KVC_LINEAR_OF_TYPE, )
 #define KVC_PACKED(B, n, K, lane, step)                                                                                \
     ((((kvc_u64)(n) / (B)*32 + (lane)) * (((K) + 31) / 32) + (step)) * (B) + (n) % (B))
 
-/* A work-item packs 32 neighbouring values of one row. */
+/* A work-item packs 32 neighbouring values of one row of x. */
 KVC_KERNEL(pack_x)(KVC_SPAN(float, packed), KVC_SPAN(const float, x), kvc_u64 K, kvc_u64 rows) {
     kvc_u64 id = KVC_GLOBAL_ID(), row = id % rows, step = id / rows;
     kvc_u64 left = step * 32 < K ? K - step * 32 : 0;
@@ -102,7 +102,7 @@ KVC_DEVICE void kvc_transpose(float16 *x) {
     KVC_TRANSPOSE_ONCE(y, x)
     KVC_TRANSPOSE_ONCE(x, y)
 }
-/* A work-item packs 32 neighbouring values of a block's rows, so that cache lines of packed memory are written
+/* A work-item packs 32 neighbouring values of all rows of a block, so that cache lines of packed memory are written
  * completely. */
 KVC_KERNEL(pack_w)
 (KVC_SPAN(float, packed), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first,
@@ -146,13 +146,13 @@ KVC_KERNEL(pack_w)
 }
 #endif
 
-/* Lanes are computed in bit-reversed order, so that the tree adds neighbours. After lane i, as many waiting sums are
- * added as the binary number i has ones at its end. */
+/* Lanes are computed in bit-reversed order, so that lanes that the tree adds come one after another. After lane i, as
+ * many waiting sums are added as the binary number i has ones at its end. */
 #define KVC_REVERSED(i) ((((i)&1) << 4) | (((i)&2) << 2) | ((i)&4) | (((i)&8) >> 2) | (((i)&16) >> 4))
 
 /* Grid: (blocks of rows, blocks of outputs), so that neighbouring groups share their weights. */
 #if KVC_WORKERS == 1
-/* A work-item computes 8 rows x 32 outputs. */
+/* A work-item computes a tile of 8 rows x 32 outputs. */
 KVC_GROUP_KERNEL(product)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N, kvc_u64 first,
  kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {
@@ -201,8 +201,8 @@ KVC_GROUP_KERNEL(product)
         }
 }
 #else
-/* A group computes KVC_PACK_X rows x 64 outputs. A work-item computes 4 x 4 of them: rows 4a .. 4a + 3, outputs b, b +
- * 16, b + 32, b + 48. */
+/* A group computes a tile of KVC_PACK_X rows x 64 outputs. A work-item computes 4 x 4 of these results: rows 4a .. 4a +
+ * 3, outputs b, b + 16, b + 32, b + 48. */
 KVC_GROUP_KERNEL(product)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), kvc_u64 K, kvc_u64 N, kvc_u64 first,
  kvc_u64 count, KVC_SPAN(const float, bias), kvc_u64 rows) {

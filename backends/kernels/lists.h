@@ -1,10 +1,11 @@
-/* lists.h - access of kernels to an arena's blocks and a layer's lists, and the entries of a head that one query may
- * see (core/base/ops.h). */
+/* lists.h - functions with which kernels access an arena's blocks, a layer's lists, and the entries of a head that one
+ * query may see (core/base/ops.h). */
 #ifndef KVC_BACKENDS_KERNELS_LISTS_H
 #define KVC_BACKENDS_KERNELS_LISTS_H
 
-/* Blocks lie in chunks, so that no allocation need be large. Chunk 0 has 2^shift blocks. Each following chunk has as
- * many blocks as all before it together, until there are 2^top blocks; from there on a chunk has 2^top blocks. */
+/* Blocks are allocated in chunks, so that no allocation is too large. Chunk 0 has 2^shift blocks. Each following chunk
+ * has as many blocks as all chunks before it together, until there are 2^top blocks in total. From then on each chunk
+ * has 2^top blocks. */
 #define KVC_ARENA                                                                                                      \
     KVC_GLOBAL kvc_u8 *chunk0, KVC_GLOBAL kvc_u8 *chunk1, KVC_GLOBAL kvc_u8 *chunk2, KVC_GLOBAL kvc_u8 *chunk3,        \
         KVC_GLOBAL kvc_u8 *chunk4, KVC_GLOBAL kvc_u8 *chunk5, KVC_GLOBAL kvc_u8 *chunk6, KVC_GLOBAL kvc_u8 *chunk7,    \
@@ -50,8 +51,8 @@ KVC_DEVICE KVC_GLOBAL kvc_u8 *kvc_arena_rows(const struct kvc_arena_view *arena,
                    : (kvc_u64)place * arena->key_bytes);
 }
 
-/* One layer's lists. order and position may both be NULL; state may be NULL too. `prefix` distinguishes the lists of a
- * kernel. */
+/* One layer's lists. order and position may both be NULL; state may be NULL too. `prefix` begins the names of the
+ * parameters, for kernels with several lists. */
 #define KVC_LISTS(prefix)                                                                                              \
     KVC_GLOBAL kvc_u32 *prefix##_base, KVC_GLOBAL kvc_u32 *prefix##_count, KVC_GLOBAL kvc_u32 *prefix##_blocks,        \
         KVC_GLOBAL kvc_u32 *prefix##_order, KVC_GLOBAL kvc_i32 *prefix##_position, KVC_GLOBAL float *prefix##_state,   \
@@ -62,7 +63,7 @@ KVC_DEVICE kvc_u32 kvc_slots_capacity(kvc_u32 slots) { return slots - slots % KV
 
 struct kvc_head_view { /* one head of one layer */
     kvc_u32 base, slots, count, columns;
-    KVC_GLOBAL kvc_u32 *blocks, *order; /* arrays begin at the head's first element */
+    KVC_GLOBAL kvc_u32 *blocks, *order; /* arrays, from the head's first element on */
     KVC_GLOBAL kvc_i32 *position;
     KVC_GLOBAL float *state;
 };
@@ -98,7 +99,7 @@ KVC_DEVICE KVC_GLOBAL float *kvc_head_column(const struct kvc_head_view *head, k
 /* The entries of one head that a query may see, numbered 0 .. places - 1: the head's own indices, or the indices of a
  * read list. Some of them may be masked. */
 struct kvc_query_view {
-    KVC_GLOBAL const kvc_u32 *indices; /* 0: all indices */
+    KVC_GLOBAL const kvc_u32 *indices; /* 0 (NULL): all indices */
     kvc_u32 places, visible;           /* indices from `visible` on are masked */
     kvc_i64 oldest;                    /* entries at positions below this are masked; KVC_NO_WINDOW: none */
 };
@@ -143,7 +144,7 @@ KVC_DEVICE kvc_u32 kvc_group_bytes(kvc_u32 type) {
 /* A group of channels of a key or value, of any type with groups (core/base/entry_types.h). */
 struct kvc_packed {
     KVC_GLOBAL const kvc_u8 *quants, *high;
-    float scale, minimum; /* minimum: only of Q4_1 */
+    float scale, minimum; /* only Q4_1 has a minimum */
     kvc_u32 channels;
 };
 /* Returns group b of a row of d channels. */
@@ -178,7 +179,7 @@ KVC_DEVICE float kvc_packed_value(kvc_u32 type, const struct kvc_packed *p, int 
     return type == KVC_K_Q4_1 ? kvc_fma(p->scale, (float)quant, p->minimum) : p->scale * (float)quant;
 }
 
-/* The plain types are the most frequent ones. Kernels have code for them apart from that for all types. */
+/* The plain types are the most frequent ones, so kernels have separate code for them. */
 KVC_DEVICE bool kvc_is_plain(kvc_u32 type) { return type == KVC_K_F32 || type == KVC_K_F16 || type == KVC_K_Q8_0; }
 /* Returns channel c of a key or value of a plain type. */
 KVC_DEVICE float kvc_plain_value(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c) {

@@ -30,7 +30,8 @@ KVC_GROUP_KERNEL(view_evict)
             low = kvc_indices_below(indices, kept, view[i], low);
             is_kept = low < kept && indices[low] == view[i];
         }
-        before = kvc_group_before(is_kept, &all, shared_sum); /* this waits until all have read their index */
+        before = kvc_group_before(is_kept, &all, shared_sum); /* this call waits until all work-items have read their
+                                                               * index */
         if (is_kept)
             view[left + before] = low;
         left += all;
@@ -51,7 +52,8 @@ KVC_DEVICE void kvc_page_store(kvc_u32 type, KVC_GLOBAL kvc_u8 *side, kvc_u64 at
         ((KVC_GLOBAL float *)side)[at] = x;
 }
 
-/* kvc_page_half loads an F16 value. kvc_page_bits updates an F16 page with an F16 key, whose bits it copies. */
+/* kvc_page_half loads an F16 value of a page. kvc_page_bits updates an F16 page with an F16 key: it copies the key's
+ * bits. */
 KVC_DEVICE float kvc_page_half(KVC_GLOBAL const kvc_u16 *h) {
 #if KVC_WORKERS == 1
     return vload_half(0, (KVC_GLOBAL const half *)h);
@@ -65,7 +67,7 @@ KVC_DEVICE void kvc_page_bits(KVC_GLOBAL kvc_u16 *side, KVC_GLOBAL const kvc_u16
         *side = *key;
 }
 
-/* Grid: (pages that may change, `changed` of each of `across` heads, times channels; heads / across). On CPUs a
+/* Grid: (channels of the pages that may change, `changed` pages of each of `across` heads; heads / across). On CPUs a
  * work-item updates all channels of a page. `low` may be NULL. */
 KVC_KERNEL(pages_update)
 (KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type, KVC_GLOBAL kvc_u8 *low,
@@ -73,7 +75,7 @@ KVC_KERNEL(pages_update)
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1;
     kvc_u32 c0 = KVC_WORKERS == 1 ? 0 : (kvc_u32)(KVC_GLOBAL_ID() % head_size);
     kvc_u64 id = KVC_WORKERS == 1 ? KVC_GLOBAL_ID() : KVC_GLOBAL_ID() / head_size, nth, at, end;
-    if (id >= (kvc_u64)changed * across) /* true for most work-items of a group if only one entry is new */
+    if (id >= (kvc_u64)changed * across) /* true for most work-items of a group if there is only one new entry */
         return;
     nth = id % changed;
     kvc_u32 h = KVC_GROUP_ID(1) * across + (kvc_u32)(id / changed), places = read_count ? read_count[h] : l_count[h];
@@ -144,8 +146,8 @@ KVC_KERNEL(value_sums)(KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(float, sums)
     }
 }
 
-/* Grid: (values of out [heads, d]); on CPUs (heads). kept_count holds the numbers of entries read, KVC_READS the view.
- */
+/* Grid: (values of out [heads, d]); on CPUs (heads). kept_count holds the numbers of entries read; KVC_READS is the
+ * view. */
 KVC_KERNEL(mix_mean)
 (KVC_LISTS(l), KVC_READS, KVC_GLOBAL const kvc_u32 *kept_count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u32 d,
  KVC_SPAN(float, out), KVC_SPAN(const float, alpha), KVC_SPAN(const float, sums)) {

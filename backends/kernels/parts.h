@@ -1,8 +1,9 @@
-/* parts.h - loads 32 neighbouring values as the lanes of a dot product: cache entries, and helpers for weights.h. */
+/* parts.h - loads 32 neighbouring values of cache entries as the lanes of a dot product. Also has helpers for
+ * weights.h. */
 #ifndef KVC_BACKENDS_KERNELS_PARTS_H
 #define KVC_BACKENDS_KERNELS_PARTS_H
 
-/* Loads four bytes as a word. The first byte is the lowest. Any alignment is allowed. */
+/* Loads four bytes as a word; the first byte becomes the lowest. Any alignment is allowed. */
 KVC_DEVICE kvc_u32 kvc_load_word(kvc_bytes b) {
 #if KVC_WORKERS == 1
     return as_uint(vload4(0, b));
@@ -20,9 +21,9 @@ KVC_DEVICE kvc_u32 kvc_load_word(kvc_bytes b) {
 KVC_DEVICE kvc_u32 kvc_word_less(kvc_u32 word, kvc_u32 by) {
     return ((word | 0x80808080u) - by * 0x01010101u) ^ 0x80808080u;
 }
-/* Moves four bits to the lowest bits of four bytes. */
+/* Moves each of four bits to the lowest bit of one of four bytes. */
 KVC_DEVICE kvc_u32 kvc_word_of_bits(kvc_u32 bits) { return bits * 0x00204081u & 0x01010101u; }
-/* Looks up four bytes below 16 in the table of kvc_iq4_value. */
+/* Looks up four bytes, each below 16, in the table of kvc_iq4_value. */
 KVC_DEVICE kvc_u32 kvc_word_iq4(kvc_u32 index) {
     kvc_u32 word = 0;
     for (kvc_u32 i = 0; i < 32; i += 8)
@@ -30,8 +31,8 @@ KVC_DEVICE kvc_u32 kvc_word_iq4(kvc_u32 index) {
     return word;
 }
 
-/* Returns quants e to e + 3 of a group of a key or value as a word. e is a multiple of 4. Quants of channels that the
- * group does not have are 0. */
+/* Returns quants e .. e + 3 of a group of a key or value as a word. e is a multiple of 4. If the group has fewer
+ * channels, the other quants are 0. */
 KVC_DEVICE kvc_u32 kvc_packed_word(kvc_u32 type, const struct kvc_packed *p, kvc_u32 e) {
     kvc_u32 word = 0;
     if (e + 4 > p->channels) {
@@ -63,7 +64,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_of(float16 low, float16 high) {
 }
 KVC_DEVICE struct kvc_lanes kvc_lanes_halves(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
     KVC_GLOBAL const half *h = (KVC_GLOBAL const half *)(row + 2 * k);
-    return kvc_lanes_of(vload_half16(0, h), vload_half16(1, h)); /* exact */
+    return kvc_lanes_of(vload_half16(0, h), vload_half16(1, h)); /* the conversion is exact */
 }
 KVC_DEVICE float16 kvc_bf16x16(ushort16 h) { return as_float16(convert_uint16(h) << 16); }
 KVC_DEVICE struct kvc_lanes kvc_lanes_pairs(KVC_GLOBAL const kvc_u8 *row, kvc_u64 k) {
@@ -80,12 +81,12 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_offset(int16 low, int16 high, float a, flo
 }
 #define KVC_BITS16(bytes, shift, mask)                                                                                 \
     (convert_int16(((bytes) >> (uchar16)((uchar)(shift))) & (uchar16)((uchar)(mask))))
-/* Moves 16 bits to the fifth bits of quants 0 to 15. */
+/* Moves each of 16 bits to the fifth bit of one of quants 0 .. 15. */
 KVC_DEVICE int16 kvc_fifth_bits(KVC_GLOBAL const kvc_u8 *two) {
     const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return as_int16((((uint16)((kvc_u32)KVC_LOAD_U16(two)) >> place) & 1u) << 4);
 }
-/* Looks up bytes by four bits, like kvc_iq4_value. */
+/* Looks up 16 numbers of four bits, like kvc_iq4_value. */
 KVC_DEVICE int16 kvc_iq4_values(int16 q) {
     uint16 low = select((uint16)(KVC_IQ4_WORD_0), (uint16)(KVC_IQ4_WORD_1), (q & 4) != 0);
     uint16 high = select((uint16)(KVC_IQ4_WORD_2), (uint16)(KVC_IQ4_WORD_3), (q & 4) != 0);
@@ -140,7 +141,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_plain(kvc_u32 type, KVC_GLOBAL const kvc_u
     d = KVC_HALF(group);
     return kvc_lanes_scaled(convert_int16(vload16(0, q)), convert_int16(vload16(1, q)), d, d);
 }
-/* The same for all types. */
+/* Does the same for all types. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     struct kvc_quants quants;
     struct kvc_packed p;
@@ -153,7 +154,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u
     return type == KVC_K_Q4_1 ? kvc_lanes_offset(quants.low, quants.high, p.scale, p.minimum)
                               : kvc_lanes_scaled(quants.low, quants.high, p.scale, p.scale);
 }
-/* Loads the last `count` channels, fewer than 32, from channel c on: of a plain type, or of any type. */
+/* Load the last `count` channels, fewer than 32, from channel c on: of a plain type, and of any type. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_plain_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
                                                  kvc_u32 count) {
     union {
@@ -179,7 +180,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const 
 
 #else /* each work-item has 8 lanes, loaded from memory as vectors */
 
-/* Converts F16 to float, exactly; all NaNs compare equal. */
+/* Converts F16 to float, exactly, except that a NaN may become another NaN. */
 KVC_DEVICE float kvc_half_of(kvc_u32 bits) {
 #if defined(__CUDA_ARCH__)
     float x;
@@ -193,7 +194,7 @@ KVC_DEVICE float kvc_half_of(kvc_u32 bits) {
     return vload_half(0, (const half *)&h);
 #endif
 }
-/* Load 8 values of 2 bytes, or 8 bytes, as words. The first value is the lowest. */
+/* Load 8 values of 2 bytes, or 8 bytes, as words. The first value becomes the lowest. */
 KVC_DEVICE uint4 kvc_load_pairs(KVC_GLOBAL const kvc_u16 *h) {
     uint4 v;
     if (KVC_ALIGNED(h, 16))
@@ -204,7 +205,7 @@ KVC_DEVICE uint4 kvc_load_pairs(KVC_GLOBAL const kvc_u16 *h) {
     v.w = (kvc_u32)h[6] | (kvc_u32)h[7] << 16;
     return v;
 }
-/* blocks have even addresses; entries of odd sizes need not */
+/* blocks of weights have even addresses; entries of odd sizes may have odd ones */
 KVC_DEVICE uint2 kvc_load_bytes(KVC_GLOBAL const kvc_u8 *b) {
     KVC_GLOBAL const kvc_u16 *h = (KVC_GLOBAL const kvc_u16 *)b;
     uint2 v;
@@ -235,7 +236,8 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_pairs(KVC_GLOBAL const kvc_u16 *h, bool ha
     }
     return p;
 }
-KVC_DEVICE struct kvc_lanes kvc_lanes_bytes(KVC_GLOBAL const kvc_u8 *q, float d) { /* d times the signed bytes */
+KVC_DEVICE struct kvc_lanes kvc_lanes_bytes(KVC_GLOBAL const kvc_u8 *q, float d) { /* Returns d times the signed
+                                                                                    * bytes. */
     uint2 v = kvc_load_bytes(q);
     struct kvc_lanes p;
     for (int i = 0; i < 8; i++)
@@ -260,7 +262,7 @@ KVC_DEVICE uint2 kvc_no_bytes(void) {
     none.x = none.y = 0;
     return none;
 }
-/* Unpacks 16 bytes of nibbles, low halves first, and adds one high bit to each value. */
+/* Unpacks 16 bytes of nibbles, first the low halves and then the high halves, and adds one high bit to each value. */
 KVC_DEVICE struct kvc_quants kvc_nibbles(KVC_GLOBAL const kvc_u8 *bytes, kvc_u32 worker, kvc_u32 bits, int offset) {
     kvc_u32 at = worker * 8;
     struct kvc_quants q =
@@ -286,7 +288,7 @@ KVC_DEVICE struct kvc_quants kvc_iq4_quants(struct kvc_quants q) {
         q.value[i] = kvc_iq4_value(q.value[i]);
     return q;
 }
-/* Returns a worker's quants of a whole group of a key or value, of a type with quants of less than 8 bits. */
+/* Returns a work-item's quants of a whole group of a key or value, of a type with quants of less than 8 bits. */
 KVC_DEVICE struct kvc_quants kvc_packed_quants(kvc_u32 type, const struct kvc_packed *p, kvc_u32 worker) {
     if (type == KVC_K_Q5H)
         return kvc_nibbles(p->quants, worker, p->high[worker], 16);
@@ -308,7 +310,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_plain(kvc_u32 type, KVC_GLOBAL const kvc_u
     group = row + c / KVC_Q8_GROUP * (2 + KVC_Q8_GROUP);
     return kvc_lanes_bytes(group + 2 + worker * 8, KVC_HALF(group));
 }
-/* The same for all types. */
+/* Does the same for all types. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker) {
     struct kvc_quants quants;
     struct kvc_packed p;
@@ -363,7 +365,7 @@ KVC_DEVICE float4 kvc_entry_four(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc
     v.w = kvc_packed_value(type, &p, (kvc_i8)(word >> 24));
     return v;
 }
-/* Loads the last `count` channels, fewer than 32, from channel c on: of a plain type, or of any type. */
+/* Load the last `count` channels, fewer than 32, from channel c on: of a plain type, and of any type. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_plain_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 c, kvc_u32 worker,
                                                  kvc_u32 count) {
     struct kvc_lanes p;
@@ -384,7 +386,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_entry_tail(kvc_u32 type, KVC_GLOBAL const 
 
 #endif
 
-/* Returns the lanes of dot32(q, key), computed by a team. */
+/* Returns the lanes of dot32(q, key) for a key of a plain type. A team computes them together. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_dot_plain(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
                                                 kvc_u32 d) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, k = 0;
@@ -396,7 +398,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_dot_plain(kvc_u32 type, KVC_GLOBAL const f
                                  kvc_lanes_plain_tail(type, key, k, worker, d - k), sum, d - k);
     return sum;
 }
-/* The same for all types. */
+/* Does the same for all types. */
 KVC_APART struct kvc_lanes kvc_lanes_dot_apart(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
                                                kvc_u32 d) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, k = 0;
@@ -408,7 +410,7 @@ KVC_APART struct kvc_lanes kvc_lanes_dot_apart(kvc_u32 type, KVC_GLOBAL const fl
                                  kvc_lanes_entry_tail(type, key, k, worker, d - k), sum, d - k);
     return sum;
 }
-/* The same for all types. If the team has no key (0), nothing is read. */
+/* Does the same for all types. If the team has no key (0), nothing is read. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_dot_entry(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
                                                 kvc_u32 d) {
     if (!key)

@@ -1,11 +1,10 @@
 /* portable.h - macros and functions for kernels, which are written in the common part of OpenCL C 1.2 and CUDA C.
  *
  * Kernels take only pointers and scalars. A span of a buffer is passed as a pointer and an offset in elements
- * (KVC_SPAN, opened by KVC_OPEN), so that 64-bit offsets work even though buffers are opaque. There are two shapes,
- * chosen when the kernels are compiled: KVC_WORKERS work-items together hold the 32 lanes of a dot product. KVC_WORKERS
- * 1 is for CPUs (one work-item with two vectors of 16), and 4 is for GPUs (8 lanes each). The functions in this file
- * give the same bits as core/base/canon.h in both shapes.
- */
+ * (KVC_SPAN), because the host cannot compute with OpenCL's opaque buffers. KVC_OPEN adds the two. KVC_WORKERS
+ * work-items together hold the 32 lanes of a dot product. It is a constant: 1 for CPUs (a work-item has two vectors of
+ * 16 lanes) or 4 for GPUs (a work-item has 8 lanes). In both cases, the functions of this file give results that are
+ * bit-identical to those of core/base/canon.h. */
 #ifndef KVC_BACKENDS_KERNELS_PORTABLE_H
 #define KVC_BACKENDS_KERNELS_PORTABLE_H
 
@@ -15,11 +14,12 @@
 #define KVC_WORKERS 4
 #define KVC_GLOBAL            /* pointers to device memory */
 #define KVC_LOCAL             /* pointers to memory that a group shares */
-#define KVC_SHARED __shared__ /* variables that a group shares; only at the start of a kernel */
+#define KVC_SHARED __shared__ /* variables that a group shares; allowed only at the start of a kernel */
 #define KVC_DEVICE static __device__ __forceinline__
-/* So that a rare path costs callers no registers. Not static: nvcc puts a hash of the folder into static names. */
+/* Not inlined, so that a rare path costs its callers no registers. Not static, because nvcc puts a hash of the folder
+ * into static names. */
 #define KVC_APART __device__ __attribute__((noinline))
-#define KVC_BARRIER() __syncthreads() /* for the group's local and global memory */
+#define KVC_BARRIER() __syncthreads() /* a barrier for the group's local and global memory */
 #define KVC_LOCAL_ID() ((kvc_u32)threadIdx.x)
 #define KVC_GROUP_ID(i) ((kvc_u32)((i) == 0 ? blockIdx.x : (i) == 1 ? blockIdx.y : blockIdx.z))
 #define KVC_GLOBAL_ID() ((kvc_u64)blockIdx.x * blockDim.x + threadIdx.x)
@@ -36,7 +36,7 @@
 #define KVC_SHARED __local
 #define KVC_DEVICE static inline
 #define KVC_APART static inline
-#ifndef KVC_BARRIER /* tests/oclgrind/run.sh removes it, to test that races are found */
+#ifndef KVC_BARRIER /* tests/oclgrind/run.sh removes the barriers, to test that it finds races */
 #define KVC_BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 #endif
 #define KVC_LOCAL_ID() ((kvc_u32)get_local_id(0))
@@ -68,7 +68,7 @@ typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 #define KVC_ITEMS KVC_ITEMS_OF(KVC_GROUP)
 #define KVC_TEAMS (KVC_GROUP / KVC_WORKERS)
 #define KVC_RUN KVC_RUN_OF(KVC_WORKERS)
-/* Loops i over this work-item's run of n values. */
+/* Loops i over this work-item's run of values, out of n values. */
 #define KVC_EACH_OF_RUN(i, n)                                                                                          \
     for (kvc_u64 i = KVC_GLOBAL_ID() * KVC_RUN, i##_end = (n) < i + KVC_RUN ? (n) : i + KVC_RUN; i < i##_end; i++)
 #if defined(__CUDACC__)
@@ -84,9 +84,9 @@ typedef KVC_GLOBAL const kvc_u8 *kvc_bytes;
 
 /* ---- sums ---- */
 
-/* Returns sum + x, for sums that a loop carries. The sum is a fused multiply-add by `one`, a 1 that KVC_ONE computes
- * from a kernel argument (below 2^31), so that compilers do not know its value. Some compilers split a loop of
- * additions into partial sums, which the language forbids; they cannot split a loop of these. */
+/* Returns sum + x, for sums that a loop accumulates. The addition is a fused multiply-add by `one`. KVC_ONE computes
+ * this 1 from a kernel argument (below 2^31), so that compilers do not know its value. Some compilers split a loop of
+ * additions into partial sums, although the language forbids it; they do not split a loop of fused multiply-adds. */
 #define KVC_ONE(number) kvc_from_bits(0x3f800000u | (kvc_u32)(number) >> 31)
 KVC_DEVICE float kvc_plus(float sum, float x, float one) { return kvc_fma(x, one, sum); }
 #if KVC_WORKERS == 1
@@ -97,8 +97,8 @@ KVC_DEVICE float16 kvc_plus16(float16 sum, float16 x, float one) { return fma(x,
 
 #if KVC_WORKERS == 1 /* OpenCL only */
 
-/* Parts of vectors. With KVC_BY_ELEMENT, these macros use no shuffles. That option is for Oclgrind, whose check for
- * uninitialized reads is wrong about shuffles that name element 11 of a vector or join two vectors
+/* Parts of vectors. With KVC_BY_ELEMENT, these macros use no shuffles. That option is for Oclgrind: its check for
+ * uninitialized reads is wrong for shuffles that name element 11 of a vector or join two vectors
  * (tests/oclgrind/run.sh). */
 #ifndef KVC_BY_ELEMENT
 #define KVC_LOW8(v) (v).lo
@@ -133,7 +133,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_fma(struct kvc_lanes a, struct kvc_lanes b
     sum.high = fma(a.high, b.high, sum.high);
     return sum;
 }
-/* Changes only the lanes below count. */
+/* Changes only the lanes below `count`. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_fma_tail(struct kvc_lanes a, struct kvc_lanes b, struct kvc_lanes sum,
                                                kvc_u32 count) {
     const int16 lane = (int16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -164,12 +164,12 @@ KVC_DEVICE float kvc_lanes_tree(struct kvc_lanes p) {
     float2 d = c.lo + c.hi;
     return d.lo + d.hi;
 }
-#define KVC_SUM_FLOATS 1 /* floats that a group shares for kvc_lanes_sum */
+#define KVC_SUM_FLOATS 1 /* number of floats that a group shares for kvc_lanes_sum */
 KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) { return kvc_lanes_tree(p); }
 
 #else
 
-struct kvc_lanes { /* worker w holds lanes 8w to 8w + 7 */
+struct kvc_lanes { /* Work-item w of a team has lanes 8w .. 8w + 7. */
     float lane[KVC_LANES_EACH];
 };
 KVC_DEVICE struct kvc_lanes kvc_lanes_zero(void) {
@@ -189,7 +189,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_fma(struct kvc_lanes a, struct kvc_lanes b
         sum.lane[i] = kvc_fma(a.lane[i], b.lane[i], sum.lane[i]);
     return sum;
 }
-/* Changes only the lanes below count. `left` is the number of lanes left for this worker; it may be negative. */
+/* Changes only the lanes below `count`. `left` is the number of lanes left for this work-item; it may be negative. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_fma_tail(struct kvc_lanes a, struct kvc_lanes b, struct kvc_lanes sum,
                                                kvc_u32 count) {
     kvc_i32 left = (kvc_i32)count - (kvc_i32)(KVC_LOCAL_ID() % KVC_WORKERS * KVC_LANES_EACH);
@@ -197,7 +197,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_fma_tail(struct kvc_lanes a, struct kvc_la
         sum.lane[i] = i < left ? kvc_fma(a.lane[i], b.lane[i], sum.lane[i]) : sum.lane[i];
     return sum;
 }
-/* Memory is read in vectors of 16 bytes if its address is aligned. */
+/* If an address is aligned, memory is read in vectors of 16 bytes. */
 #if defined(__CUDACC__)
 #define KVC_ALIGNED(at, bytes) (((unsigned long long)(at) & ((bytes)-1)) == 0)
 #else
@@ -232,8 +232,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_floats_tail(KVC_GLOBAL const float *x, kvc
         p.lane[i] = worker * KVC_LANES_EACH + i < count ? x[worker * KVC_LANES_EACH + i] : 0.0f;
     return p;
 }
-/* Returns the sum of a team's 32 lanes to each of its work-items. Every work-item of the group must call it at the same
- * time. */
+/* Each work-item of a team gets the sum of the team's 32 lanes. All work-items of the group must call this together. */
 #if defined(__CUDACC__)
 #define KVC_SUM_FLOATS 1
 KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) {
@@ -272,7 +271,7 @@ KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) 
 #endif
 #endif
 
-/* Returns dot32(a, b) over K values, computed by a team. All work-items of the group must call it. */
+/* Returns dot32(a, b) over K values. A team computes it; all work-items of the group must call it. */
 KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K,
                                 KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
@@ -287,7 +286,7 @@ KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const floa
 }
 
 /* Returns dot32(a, b) to all work-items of a group, which compute it together: on GPUs, each of 32 work-items has one
- * lane. `lane` has KVC_DOT_FLOATS floats, which the group may write again after its next barrier. */
+ * lane. `lane` has KVC_DOT_FLOATS floats. The group must not write them before its next barrier. */
 #if KVC_GROUP < 32
 #define KVC_DOT_FLOATS KVC_SUM_FLOATS
 KVC_DEVICE float kvc_dot_group(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K, KVC_LOCAL float *lane) {
@@ -300,7 +299,7 @@ KVC_DEVICE float kvc_dot_group(KVC_GLOBAL const float *a, KVC_GLOBAL const float
     if (KVC_LOCAL_ID() < 32) {
         float sum = 0.0f;
         kvc_u64 k = KVC_LOCAL_ID();
-        for (; k + 7 * 32 < K; k += 8 * 32) { /* eight loads in flight */
+        for (; k + 7 * 32 < K; k += 8 * 32) { /* keeps eight loads in flight */
             float x[8], y[8];
             for (int i = 0; i < 8; i++)
                 x[i] = a[k + i * 32], y[i] = b[k + i * 32];
@@ -321,7 +320,7 @@ KVC_DEVICE float kvc_dot_group(KVC_GLOBAL const float *a, KVC_GLOBAL const float
 }
 #endif
 
-/* Returns the sum of K values of a like dot32 with a vector of ones. `one` comes from KVC_ONE in the caller. */
+/* Returns the sum of K values of a, like dot32 with a vector of ones. `one` comes from KVC_ONE in the caller. */
 KVC_DEVICE float kvc_sum_floats(KVC_GLOBAL const float *a, float one, kvc_u64 K, KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;
     struct kvc_lanes sum = kvc_lanes_zero(), ones = kvc_lanes_all(one);
@@ -335,7 +334,7 @@ KVC_DEVICE float kvc_sum_floats(KVC_GLOBAL const float *a, float one, kvc_u64 K,
 
 /* ---- a prefix sum over the group's work-items, each of which has 0 or 1 ---- */
 
-/* Returns how many work-items before this one have the flag set. *all receives the number in the whole group.
+/* Returns how many work-items before this one have the flag set. *all receives how many have it set in the whole group.
  * shared_sum has KVC_GROUP words. */
 KVC_DEVICE kvc_u32 kvc_group_before(kvc_u32 flag, kvc_u32 *all, KVC_LOCAL kvc_u32 *shared_sum) {
 #if KVC_GROUP == 1

@@ -1,7 +1,7 @@
 /* quants.h - weights as integers, 16 at a time in words of four signed bytes, and their products with 8-bit
  * activations. */
 
-/* Looks up four bytes below 16 in the table of kvc_e2m1_twice. */
+/* Looks up four bytes, each below 16, in the table of kvc_e2m1_twice. */
 KVC_DEVICE kvc_u32 kvc_word_e2m1(kvc_u32 index) {
     kvc_u32 word = 0;
     for (kvc_u32 i = 0; i < 32; i += 8)
@@ -74,7 +74,7 @@ KVC_DEVICE kvc_i32 kvc_dot4(kvc_u32 a, kvc_u32 b, kvc_i32 sum) {
 }
 #endif
 
-/* Return the sum of the products of two halves, or of two pairs of halves. */
+/* Return the sum of the products of two halves of a block, or of two pairs of halves. */
 #if KVC_WORKERS == 1 && !defined(KVC_BY_ELEMENT) && !defined(cl_khr_integer_dot_product)
 KVC_DEVICE short16 kvc_half_products(struct kvc_half a, struct kvc_half b) { /* each product is at most 128 * 127 */
     return convert_short16(as_char16((uint4)(a.word[0], a.word[1], a.word[2], a.word[3]))) *
@@ -104,8 +104,8 @@ KVC_DEVICE kvc_i32 kvc_block_dot(struct kvc_half a0, struct kvc_half b0, struct 
 }
 #endif
 
-/* Half h of block b of a row of weights, with its scale and minimum. If 32 quants share a scale, both halves have the
- * same. */
+/* Half h of block b of a row of weights, with the half's scale and minimum. If 32 quants share a scale, both halves
+ * have the same scale and minimum. */
 struct kvc_half_weights {
     struct kvc_half half_block;
     float scale, minimum;

@@ -5,7 +5,8 @@
  * channels is padded with zeros. query_quant is 0 (NULL) if attention multiplies floats. */
 #define KVC_QUERIES KVC_SPAN(const kvc_u32, query_quant), KVC_SPAN(const float, query_scale)
 
-/* Quantizes queries q [all / groups, d]. Each work-item quantizes one group of a query. */
+/* Quantizes queries q [all / groups, d]. `groups` is the number of groups of a query, and each work-item quantizes one
+ * group. */
 KVC_KERNEL(quantize_queries)
 (KVC_SPAN(const float, q), KVC_SPAN(kvc_u32, query_quant), KVC_SPAN(float, query_scale), kvc_u32 d, kvc_u32 groups,
  kvc_u64 all) {
@@ -32,7 +33,7 @@ KVC_KERNEL(quantize_queries)
 
 /* One or more quantized queries. */
 struct kvc_query {
-    KVC_GLOBAL const kvc_u32 *quant; /* 0 (NULL): attention multiplies floats */
+    KVC_GLOBAL const kvc_u32 *quant; /* 0 (NULL) if attention multiplies floats */
     KVC_GLOBAL const float *scale;
 };
 KVC_DEVICE struct kvc_query kvc_query_from(KVC_GLOBAL const kvc_u32 *quant, KVC_GLOBAL const float *scale, kvc_u64 row,
@@ -46,7 +47,7 @@ KVC_DEVICE struct kvc_query kvc_query_from(KVC_GLOBAL const kvc_u32 *quant, KVC_
     kvc_query_from(query_quant_buffer + query_quant_offset, query_scale_buffer + query_scale_offset, row, groups)
 KVC_DEVICE kvc_u32 kvc_groups_of(kvc_u32 d) { return (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP; }
 
-/* A group of a key. The quants of channels from d on are 0. */
+/* A group of a key. If the key has fewer channels, the other quants are 0. */
 struct kvc_group {
     struct kvc_half first, second;
     float scale;
@@ -94,7 +95,7 @@ KVC_DEVICE kvc_i32 kvc_group_dot(const struct kvc_group *group, const struct kvc
 }
 
 /* Returns the dot product of a query and a key to each work-item of a team. All work-items of the group must call this
- * function. A key of 0 (NULL) is not read. */
+ * function. Nothing is read if the key is 0 (NULL). */
 #if KVC_WORKERS == 1
 KVC_DEVICE float kvc_query_dot(kvc_u32 type, const struct kvc_query *query, kvc_bytes key, kvc_u32 d,
                                KVC_LOCAL float *shared_sum) {
@@ -106,7 +107,7 @@ KVC_DEVICE float kvc_query_dot(kvc_u32 type, const struct kvc_query *query, kvc_
     return dot;
 }
 #else
-/* Work-item w of a team multiplies groups w, w + KVC_WORKERS, ... */
+/* Work-item w of a team multiplies groups w, w + KVC_WORKERS and so on. */
 KVC_DEVICE float kvc_query_dot(kvc_u32 type, const struct kvc_query *query, kvc_bytes key, kvc_u32 d,
                                KVC_LOCAL float *shared_sum) {
     const kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, groups = kvc_groups_of(d);
@@ -143,8 +144,8 @@ KVC_DEVICE float kvc_query_dot(kvc_u32 type, const struct kvc_query *query, kvc_
 #endif
 
 /* Returns the dot product of a key and row `row` of the queries to each work-item of a team. The queries are `queries`
- * if its quant is not NULL, and otherwise q [rows, d]. All work-items of the group must call this function. A key of 0
- * (NULL) is not read. */
+ * or, if its `quant` is NULL, q [rows, d]. All work-items of the group must call this function. Nothing is read if the
+ * key is 0 (NULL). */
 KVC_DEVICE float kvc_key_dot(kvc_u32 type, KVC_GLOBAL const float *q, const struct kvc_query *queries, kvc_u64 row,
                              kvc_bytes key, kvc_u32 d, KVC_LOCAL float *shared_sum) {
     struct kvc_query query;

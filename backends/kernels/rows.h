@@ -25,8 +25,8 @@ KVC_DEVICE void kvc_copy_floats(KVC_GLOBAL float *to, KVC_GLOBAL const float *fr
         to[i] = from[i];
 }
 
-/* table holds rows first .. first + count - 1 of the matrix, row_bytes each. Other tokens belong to another piece. A
- * work-item writes one run of a row. */
+/* `table` holds rows first .. first + count - 1 of the matrix, row_bytes each. Tokens with other rows belong to another
+ * piece. A work-item writes one run of a row. */
 KVC_KERNEL(embed)
 (KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *table, kvc_u64 first, kvc_u64 count, kvc_u64 row_bytes, kvc_u32 type,
  kvc_u64 K, KVC_SPAN(const kvc_i32, tokens), kvc_u32 rows) {
@@ -41,7 +41,8 @@ KVC_KERNEL(embed)
         kvc_dequantize_run(out + row * K + k, type, table + token * row_bytes, k, K);
 }
 
-/* out [rows, K] = the matrix rows first .. first + rows - 1, dequantized. A work-item writes one run of a row. */
+/* Writes the matrix rows first .. first + rows - 1, dequantized, to out [rows, K]. A work-item writes one run of a
+ * row. */
 KVC_KERNEL(dequantize)
 (KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u32 type, kvc_u64 K, kvc_u64 first,
  kvc_u64 rows) {
@@ -64,7 +65,7 @@ KVC_GROUP_KERNEL(norm)
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     float r = kvc_div(1.0f, kvc_sqrt(kvc_div(kvc_dot_group(x, x, K, lane), (float)K) + eps));
-    KVC_BARRIER(); /* y may be x */
+    KVC_BARRIER(); /* y and x may be the same memory */
     for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)
         y[k] = (x[k] * r) * w[k];
 }
@@ -74,12 +75,12 @@ KVC_GROUP_KERNEL(norm_centred)
 (KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_SPAN(const float, w), KVC_SPAN(const float, bias), kvc_u32 K,
  kvc_u32 heads, float eps) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS], lane[KVC_DOT_FLOATS];
-    kvc_u64 own = (kvc_u64)(KVC_GROUP_ID(0) % heads) * K; /* offset of the row's w and bias */
+    kvc_u64 own = (kvc_u64)(KVC_GROUP_ID(0) % heads) * K; /* offset of this row's w and bias */
     KVC_GLOBAL const float *w = w_buffer + w_offset + own;
     KVC_GLOBAL const float *x = x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     KVC_GLOBAL float *y = y_buffer + y_offset + (kvc_u64)KVC_GROUP_ID(0) * K;
     float mean = kvc_div(kvc_sum_floats(x, KVC_ONE(K), K, shared_sum), (float)K), r;
-    KVC_BARRIER(); /* y may be x */
+    KVC_BARRIER(); /* y and x may be the same memory */
     for (kvc_u32 k = KVC_LOCAL_ID(); k < K; k += KVC_GROUP)
         y[k] = x[k] - mean;
     KVC_BARRIER();
@@ -161,7 +162,7 @@ KVC_KERNEL(scale)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float factor, fl
     }
 }
 
-/* centre [width] becomes the mean of x's first `rows` rows. */
+/* Writes the mean of x's first `rows` rows to centre [width]. */
 KVC_KERNEL(mean_row)(KVC_SPAN(float, centre), KVC_SPAN(const float, x), kvc_u32 rows, kvc_u32 width) {
     const kvc_u64 i = KVC_GLOBAL_ID();
     float sum = 0.0f;
@@ -172,7 +173,7 @@ KVC_KERNEL(mean_row)(KVC_SPAN(float, centre), KVC_SPAN(const float, x), kvc_u32 
     centre_buffer[centre_offset + i] = kvc_div(sum, (float)rows);
 }
 
-/* Subtracts centre [width] from the rows of x, which have n values. */
+/* Subtracts centre [width] from the rows of x. x has n values. */
 KVC_KERNEL(centre)(KVC_SPAN(float, x), KVC_SPAN(const float, centre), kvc_u64 n, kvc_u32 width) {
     const kvc_u64 i = KVC_GLOBAL_ID();
     if (i < n)
@@ -199,7 +200,7 @@ KVC_GROUP_KERNEL(hadamard)(KVC_SPAN(float, x), kvc_u32 width, float factor) {
     kvc_transform(x_buffer + x_offset + (kvc_u64)KVC_GROUP_ID(0) * width, width, factor);
 }
 
-/* A work-item copies one value of out [rows, heads, copies, d]; on CPUs all copies of a head. */
+/* A work-item copies one value of out [rows, heads, copies, d]; on CPUs, it writes all copies of a head. */
 KVC_KERNEL(repeat_heads)(KVC_SPAN(float, out), KVC_SPAN(const float, x), kvc_u64 n, kvc_u32 copies, kvc_u32 d) {
     KVC_OPEN(float, out);
     KVC_OPEN(const float, x);
@@ -226,7 +227,7 @@ KVC_KERNEL(gather)
                         width - k < run ? width - k : run);
 }
 
-/* Sets x [n] to 0, with non-temporal stores if the compiler has them; x is aligned like vectors. A work-item clears a
+/* Sets x [n] to 0, with non-temporal stores if the compiler has them. x is aligned like a vector. A work-item clears a
  * run of vectors. */
 #if KVC_WORKERS == 1 && defined(__has_builtin)
 #if __has_builtin(__builtin_nontemporal_store)
@@ -248,7 +249,7 @@ KVC_KERNEL(clear)(KVC_SPAN(float, x), kvc_u64 n) {
         x[i] = 0.0f;
 }
 
-/* A work-item computes eight independent chains (on CPUs of vectors), so that no instruction waits for the previous
+/* A work-item computes eight independent chains (on CPUs, of vectors), so that no instruction waits for the previous
  * one. */
 #if KVC_WORKERS == 1
 #define KVC_CHAIN_FMA fma

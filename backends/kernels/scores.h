@@ -1,7 +1,7 @@
 /* scores.h - attention probabilities for policies: their sums over a window, their moments, their sums over all queries
  * so far, and ring buffers of recent queries. Also reads and writes state columns as scores. */
 
-/* The arguments of kernels over rows of probabilities. Maximum and sum of row i are at index i * step. */
+/* The arguments of kernels over rows of probabilities. M and L of row i are at index i * step of maximum and sum. */
 #define KVC_PROBABILITIES                                                                                              \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const float, maximum),                      \
         KVC_SPAN(const float, sum), kvc_u64 step, KVC_SPAN(const kvc_i32, positions),                                  \
@@ -11,7 +11,7 @@
 #define KVC_CAUSAL_OFFSET(query) (causal_offset_buffer ? causal_offset_buffer + causal_offset_offset + (query) : 0)
 
 /* Returns true if a query sees the entry at `index`, whose position is `at`. If causal_offset is 0 (NULL), the query
- * sees entries up to its own position. */
+ * sees the entries whose positions are at most its own. */
 KVC_DEVICE kvc_u32 kvc_sees(const struct kvc_head_view *head, kvc_u32 index, kvc_i64 at, kvc_i32 position,
                             KVC_GLOBAL const kvc_u32 *causal_offset, kvc_u32 window) {
     kvc_u32 visible = causal_offset ? (head->count > *causal_offset ? head->count - *causal_offset : 0) : head->count;
@@ -32,7 +32,7 @@ KVC_DEVICE kvc_u32 kvc_listed(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 count, 
     return low < count && indices[low] == index;
 }
 
-/* Returns keyformer's score, or the score itself if tau is 0. */
+/* Returns keyformer's noisy score, or s itself if tau is 0. */
 KVC_DEVICE float kvc_noisy(float s, kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 position, float tau) {
     return tau != 0.0f ? kvc_div(s + kvc_gumbel(seed, layer, head, position), tau) : s;
 }
@@ -61,7 +61,8 @@ struct kvc_score_view {
     view.cap = cap;                                                                                                    \
     view.tau = tau
 
-/* Returns the score of a row of q for a key, to the team that computes it. A key of 0 (NULL) is not read. */
+/* Returns the score of a row of q for a key, to all work-items of the team that computes it. Nothing is read if the key
+ * is 0 (NULL). */
 KVC_DEVICE float kvc_entry_score(const struct kvc_score_view *view, kvc_u64 row, kvc_bytes key,
                                  KVC_LOCAL float *shared_sum) {
     const float x =
@@ -81,7 +82,8 @@ struct kvc_totals {
     float mean, variance, dispersion; /* for KVC_MOMENTS: pass 1 computes the variance with the mean from pass 0 */
 };
 
-/* Adds a query's probability. For moments (of a single head), an entry that is not seen counts as 0. */
+/* Adds a query's probability. In mode KVC_MOMENTS, which has a single head, an entry that the query does not see counts
+ * as 0. */
 KVC_DEVICE void kvc_totals_add(struct kvc_totals *sum, kvc_u32 mode, kvc_u32 pass, float value, kvc_u32 seen,
                                kvc_i32 position, float one) {
     if (mode == KVC_MOMENTS) {
@@ -105,8 +107,8 @@ KVC_DEVICE void kvc_totals_add(struct kvc_totals *sum, kvc_u32 mode, kvc_u32 pas
         sum->mass = kvc_max(sum->mass, value);
 }
 
-/* Writes a value to the ring buffer's column for this position. For KVC_RING_COUNTS, also writes the number of low
- * probabilities, and updates the column that holds minus the sum of these numbers. */
+/* Writes a value to the ring buffer's column for this position. For KVC_RING_COUNTS, also writes how many probabilities
+ * are low, and updates the column that holds minus the sum of these counts. */
 KVC_DEVICE void kvc_ring_put(const struct kvc_head_view *head, kvc_u32 slot, kvc_u32 mode, kvc_u32 first_column,
                              kvc_u32 ring, kvc_i32 position, kvc_u32 seen, float value, float few, float one) {
     const kvc_u32 row = (kvc_u32)position % ring;
@@ -123,9 +125,9 @@ KVC_DEVICE void kvc_ring_put(const struct kvc_head_view *head, kvc_u32 slot, kvc
 
 /* An entry whose probabilities are summed. */
 struct kvc_scored_entry {
-    kvc_u32 index, slot, here, listed; /* here: the head has this index; listed: the entry is read */
-    kvc_i32 at;                        /* its position */
-    kvc_bytes key;                     /* 0 (NULL) if it is not read */
+    kvc_u32 index, slot, here, listed; /* here: the head has this index; listed: the read list has it */
+    kvc_i32 at;                        /* the entry's position */
+    kvc_bytes key;                     /* 0 (NULL) if the entry is not read */
 };
 KVC_DEVICE struct kvc_scored_entry kvc_scored_entry_at(const struct kvc_arena_view *arena,
                                                        const struct kvc_head_view *head, kvc_u32 index,
@@ -142,10 +144,10 @@ KVC_DEVICE struct kvc_scored_entry kvc_scored_entry_at(const struct kvc_arena_vi
 
 /* The value of an entry for one query: the sum, or the maximum, over the heads of a group. */
 struct kvc_group_value {
-    float value, few; /* few: how many probabilities are low */
+    float value, few; /* few: how many of the probabilities are low */
 };
-/* Computes it for query heads first .. first + members - 1, whose rows of q begin with `row`. *share is the probability
- * below which one is low. If the query does not see the entry, `key` is 0 (NULL). */
+/* Computes the value for query heads first .. first + members - 1, whose rows of q begin with `row`. A probability
+ * below *share is low. If the query does not see the entry, `key` is 0 (NULL). */
 KVC_DEVICE struct kvc_group_value kvc_group_value_of(const struct kvc_score_view *view, kvc_u32 mode, kvc_u64 row,
                                                      kvc_u32 first, kvc_u32 members, kvc_bytes key, kvc_i32 at,
                                                      KVC_GLOBAL const float *share, float one,
@@ -166,7 +168,8 @@ KVC_DEVICE struct kvc_group_value kvc_group_value_of(const struct kvc_score_view
     return sum;
 }
 
-/* Writes the score of an entry and its totals (KVC_MOMENTS). `low` are the totals [2, stride] of its query head. */
+/* Writes the score of an entry and its totals, for KVC_MOMENTS. `low` is where the totals [2, stride] of its query head
+ * go. */
 KVC_DEVICE void kvc_moments_put(const struct kvc_totals *sum, kvc_u32 index, kvc_u32 queries, kvc_u32 counts,
                                 float gamma, KVC_GLOBAL float *score, KVC_GLOBAL float *low, kvc_u32 stride) {
     const float variance = queries > 1 ? kvc_div(sum->variance, (float)(queries - 1)) : 0.0f;
@@ -175,7 +178,7 @@ KVC_DEVICE void kvc_moments_put(const struct kvc_totals *sum, kvc_u32 index, kvc
     low[(kvc_u64)stride + index] = variance;
 }
 
-/* Grid: (tiles of the longest head's indices, heads), or with by_head (tiles, query heads). */
+/* Grid: (tiles of the longest head's indices, heads); with by_head, (tiles, query heads). */
 KVC_GROUP_KERNEL(probabilities)
 (KVC_PROBABILITIES, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
  kvc_u32 ring, KVC_GLOBAL float *low, kvc_u64 tail, float gamma) {
@@ -228,7 +231,7 @@ KVC_GROUP_KERNEL(probabilities)
     }
 }
 
-/* A work-item computes one total of a query head: the 32-lane sum over indices. */
+/* A work-item computes one total of a query head, as a 32-lane sum over indices. */
 KVC_KERNEL(moment_lanes)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 kv_heads, kvc_u64 tail, KVC_GLOBAL const float *values,
  kvc_u32 stride, KVC_SPAN(float, totals)) {
@@ -247,7 +250,8 @@ KVC_KERNEL(moment_lanes)
     totals_buffer[totals_offset + i] = lane[0];
 }
 
-/* Grid: (KV heads, queries). Writes low [queries, kv_heads] = 1 / the number of entries that the query sees. */
+/* Grid: (KV heads, queries). Writes to low [queries, kv_heads] 1 divided by the number of entries that the query
+ * sees. */
 KVC_GROUP_KERNEL(seen_shares)
 (KVC_LISTS(l), KVC_READS, KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 window,
  KVC_GLOBAL float *low, kvc_u32 kv_heads) {
@@ -270,13 +274,13 @@ KVC_GROUP_KERNEL(seen_shares)
         low[(kvc_u64)query * kv_heads + h] = kvc_div(1.0f, (float)seen);
 }
 
-/* A tile of scores that a group shares. */
+/* The scores of a tile, in memory that a group shares. */
 struct kvc_noise_tile {
     float score[KVC_TILE], lanes[32], most[32];
-    kvc_u32 sees[KVC_TILE], any; /* any: the query sees an entry */
+    kvc_u32 sees[KVC_TILE], any; /* any: true if the query sees an entry of the tile */
 };
 
-/* Sets most[0] to the maximum of the `count` scores that the query sees, and `any`. */
+/* Sets most[0] to the maximum of those of the `count` scores that the query sees, and sets `any`. */
 KVC_DEVICE void kvc_noise_maximum(KVC_LOCAL struct kvc_noise_tile *tile, kvc_u32 count) {
     for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
         float m = -kvc_infinity();
@@ -300,7 +304,7 @@ KVC_DEVICE void kvc_noise_maximum(KVC_LOCAL struct kvc_noise_tile *tile, kvc_u32
     KVC_BARRIER();
 }
 
-/* Sets the lanes to sums of exp(score - most[0]). */
+/* Sets the lanes to partial sums of exp(score - most[0]). */
 KVC_DEVICE void kvc_noise_lanes(KVC_LOCAL struct kvc_noise_tile *tile, kvc_u32 count, float one) {
     for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
         float lane = 0.0f;
@@ -351,7 +355,7 @@ KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u3
 }
 
 #if KVC_WORKERS == 1
-/* Returns true if the 16 entries from an index on have consecutive slots, beginning at *slot. */
+/* Returns true if the 16 entries from `index` on have consecutive slots. *slot receives the first slot. */
 KVC_DEVICE bool kvc_neighbours(const struct kvc_head_view *head, kvc_u64 index, kvc_u64 *slot) {
     const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     *slot = kvc_head_slot(head, (kvc_u32)index);
@@ -359,7 +363,7 @@ KVC_DEVICE bool kvc_neighbours(const struct kvc_head_view *head, kvc_u64 index, 
 }
 #endif
 
-/* Grid: (runs of the longest head's indices, heads). column_scores sums `columns` columns from `first` on;
+/* Grid: (runs of the longest head's indices, heads). column_scores adds up `columns` columns from column `first` on;
  * scores_column below writes scores to a column. */
 KVC_KERNEL(column_scores)(KVC_LISTS(l), kvc_u32 first, kvc_u32 columns, KVC_SPAN(float, scores), kvc_u32 stride) {
     KVC_OPEN_HEAD(head, l, KVC_GROUP_ID(1));
@@ -398,13 +402,13 @@ KVC_KERNEL(scores_column)(KVC_LISTS(l), kvc_u32 column, KVC_SPAN(const float, sc
 
 /* ---- ring buffers of recent queries ---- */
 
-/* Returns the column of row i of the newest `filled` rows before `now`. */
+/* Returns the column of row i. Row 0 is the oldest of the newest `filled` rows before position `now`. */
 KVC_DEVICE kvc_u32 kvc_ring_column(kvc_i64 now, kvc_u32 filled, kvc_u32 i, kvc_u32 ring) {
     return (kvc_u32)((now - (kvc_i64)filled + (kvc_i64)i) % (kvc_i64)ring);
 }
 
 /* Grid: (tiles, rows of the ring buffer, heads). Computes m and l of one tile of one row's logits, over the entries at
- * positions below `recent`. l is -1 if none of these was seen. tiles is [heads][filled][stride] pairs. */
+ * positions below `recent`. l is -1 if the row's query saw none of these. tiles is [heads][filled][stride] pairs. */
 KVC_KERNEL(ring_tiles)
 (KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, KVC_GLOBAL float *tiles,
  kvc_u32 stride) {
@@ -437,7 +441,7 @@ KVC_KERNEL(ring_tiles)
     to[1] = any ? lane[0] : -1.0f;
 }
 
-/* A work-item merges one row of one head. M and L replace the values of the row's first tile. */
+/* A work-item merges the tiles of one row of one head. M and L replace m and l of the row's first tile. */
 KVC_KERNEL(ring_merge)(KVC_GLOBAL float *tiles, kvc_u32 stride, kvc_u32 rows) {
     kvc_u64 row = KVC_GLOBAL_ID();
     KVC_GLOBAL float *tile = tiles + row * stride * 2;
@@ -454,7 +458,7 @@ KVC_KERNEL(ring_merge)(KVC_GLOBAL float *tiles, kvc_u32 stride, kvc_u32 rows) {
     tile[1] = L;
 }
 
-/* Grid: (runs of the longest head's indices, heads). tiles is 0 for rows of probabilities. */
+/* Grid: (runs of the longest head's indices, heads). tiles is 0 (NULL) if the rows hold probabilities. */
 KVC_KERNEL(ring_fuse)
 (KVC_LISTS(l), kvc_u32 first_column, kvc_u32 ring, kvc_u32 filled, kvc_i64 now, kvc_i64 recent, kvc_u32 by_sum,
  KVC_GLOBAL const float *tiles, kvc_u32 tile_stride, KVC_SPAN(float, scores), kvc_u32 stride) {

@@ -8,8 +8,8 @@
 
 KVC_DEVICE float kvc_absolute(float x) { return kvc_from_bits(kvc_bits(x) & 0x7fffffffu); }
 
-/* Grid: (KV heads). Computes a head's channels in ascending order, whether each is positive, and the factor of each
- * query head. keys is scratch, d words for each KV head. */
+/* Grid: (KV heads). Chooses a head's channels, in ascending order, and computes whether each is positive and the factor
+ * of each query head. keys is scratch, d words for each KV head. */
 KVC_GROUP_KERNEL(select_channels)
 (KVC_SPAN(const float, q), kvc_u32 group, kvc_u32 d, float span, kvc_u32 dims, KVC_SPAN(kvc_u32, keys),
  KVC_SPAN(kvc_u32, channels), KVC_SPAN(kvc_u32, positives), KVC_SPAN(float, factors)) {
@@ -33,7 +33,7 @@ KVC_GROUP_KERNEL(select_channels)
         kvc_u32 better = 0;
         for (kvc_u32 other = 0; other < d; other++)
             better += key[other] > key[c] || (key[other] == key[c] && other < c);
-        is_positive[c] = better < dims; /* until the next loop: true if the channel is chosen */
+        is_positive[c] = better < dims; /* until the next loop, is_positive tells whether a channel is chosen */
     }
     KVC_BARRIER();
     if (KVC_LOCAL_ID() == 0) {
@@ -60,7 +60,7 @@ KVC_GROUP_KERNEL(select_channels)
     }
 }
 
-/* Counts the page values that the bound reads: low, high or both of each channel. q is [G, d]. */
+/* Counts the page values that the bound reads: for each channel low, high or both. q is [G, d]. */
 KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u32 d) {
     kvc_u32 sides = 0;
     for (kvc_u32 c = 0; c < d; c++) {
@@ -72,8 +72,8 @@ KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u3
     return sides;
 }
 
-/* The values of a page: low and high by channel. `first` is the place of the value of channel 0, and `stride` the
- * distance between two channels. */
+/* The values of a page: low and high for each channel. `first` is the index of channel 0's value, and `stride` the
+ * distance between channels. */
 struct kvc_page_view {
     KVC_GLOBAL const kvc_u8 *low, *high;
     kvc_u64 first;
@@ -84,8 +84,8 @@ KVC_DEVICE float kvc_page_value(const struct kvc_page_view *page, kvc_u32 channe
     return kvc_page_load(page->type, is_low ? page->low : page->high, page->first + (kvc_u64)channel * page->stride);
 }
 
-/* Returns a bound for the scores of a page: the sum over all channels of the query times the side that makes it larger.
- */
+/* Returns an upper bound for the scores of a page's entries: the sum over all channels of the query times low or high,
+ * whichever is larger. */
 KVC_DEVICE float kvc_page_bound(const struct kvc_page_view *page, KVC_GLOBAL const float *query, kvc_u32 d) {
     float dot = 0.0f;
     for (kvc_u32 c = 0; c < d; c++)
@@ -94,7 +94,7 @@ KVC_DEVICE float kvc_page_bound(const struct kvc_page_view *page, KVC_GLOBAL con
 }
 
 /* Return the sum over the chosen channels of the query times an entry of d channels, or times a page. `is_positive` is
- * NULL if a page has one value for each channel. */
+ * NULL if a page has only one value for each channel. */
 KVC_DEVICE float kvc_entry_dot(kvc_u32 type, kvc_bytes key, kvc_u32 d, KVC_GLOBAL const float *query,
                                KVC_GLOBAL const kvc_u32 *channel, kvc_u32 dims) {
     float dot = 0.0f;
@@ -121,7 +121,7 @@ KVC_DEVICE kvc_u32 kvc_page_seen(const struct kvc_query_view *view, const struct
 }
 
 /* Grid: (tiles of units of the longest head, KV heads); a unit is an entry or a page. Writes the score of each query
- * head to score [H, stride], and the number of a unit's entries that are seen to seen [kv_heads, stride]. */
+ * head to score [H, stride], and the number of a unit's visible entries to seen [kv_heads, stride]. */
 KVC_GROUP_KERNEL(select_units)
 (KVC_SELECT, float scale, float cap, KVC_SPAN(const kvc_u32, channels), KVC_SPAN(const kvc_u32, positives),
  KVC_SPAN(const float, factors), KVC_SPAN(float, score), KVC_SPAN(kvc_u32, seen), kvc_u32 stride,
@@ -140,7 +140,7 @@ KVC_GROUP_KERNEL(select_units)
     KVC_OPEN_HEAD(head, l, h);
     view =
         kvc_query_view_of(&head, read_count, read_index, read_stride, h, 0, positions_buffer[positions_offset], window);
-    if (view.places <= budget) /* the whole group returns */
+    if (view.places <= budget) /* true for the whole group or for none of it */
         return;
     units = paged ? (kvc_u32)(((kvc_u64)view.places + page_size - 1) / page_size) : view.places;
     for (kvc_u32 from = 0; from < KVC_TILE && first + from < units; from += KVC_TEAMS) {
@@ -196,7 +196,7 @@ KVC_DEVICE kvc_u32 kvc_units_of(kvc_u32 places, kvc_u64 budget, kvc_u32 page_siz
     return places <= budget ? 0 : (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size);
 }
 
-/* Grid: (query heads). Replaces score by exp(score - M). Writes share [H] = 1 / L, and rest [H] if it is given. */
+/* Grid: (query heads). Replaces `score` by exp(score - M). Writes share [H] = 1 / L, and rest [H] unless it is NULL. */
 #define KVC_TILES_AT_ONCE (KVC_GROUP < 32 ? 1 : KVC_GROUP / 32)
 KVC_GROUP_KERNEL(select_softmax)
 (KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),
@@ -251,7 +251,7 @@ KVC_GROUP_KERNEL(select_softmax)
     }
 }
 
-/* Grid: (units of the longest head, KV heads). Computes the group's sums. share is NULL for bounds, which need no
+/* Grid: (units of the longest head, KV heads). Computes each group's sum. `share` is NULL for bounds, which need no
  * softmax. */
 KVC_KERNEL(select_sums)
 (KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),
@@ -273,17 +273,17 @@ KVC_KERNEL(select_sums)
 
 /* The units of a head that is scored. The last units are always read; the others are candidates. */
 struct kvc_unit_range {
-    kvc_u32 places, units, candidates, page_size, whole; /* whole: pages are read whole */
+    kvc_u32 places, units, candidates, page_size, whole; /* whole: pages are read as a whole */
 };
 
-/* Returns the count of a candidate: its entries, or 1 if pages are read whole. */
+/* Returns how much a candidate counts: its number of entries, or 1 if pages are read as a whole. */
 KVC_DEVICE kvc_u32 kvc_unit_size(const struct kvc_unit_range *range, kvc_u32 unit) {
     kvc_u32 left = range->places - unit * range->page_size;
     return range->whole ? 1u : left < range->page_size ? left : range->page_size;
 }
 
-/* Finds the smallest key of a candidate that is read, one digit of eight bits after another. `need` is how much is read
- * and becomes how much is read of the candidates with this key. */
+/* Finds the smallest key among the candidates that are read, one digit of eight bits after another. `need` is the total
+ * count to read; it becomes the count to read from the candidates with exactly this key. */
 KVC_DEVICE kvc_u32 kvc_find_threshold(const struct kvc_unit_range *range, KVC_GLOBAL const float *score, kvc_u32 *need,
                                       KVC_LOCAL kvc_u32 *digits) {
     kvc_u32 threshold = 0;
@@ -327,8 +327,8 @@ KVC_DEVICE void kvc_take_units(const struct kvc_unit_range *range, KVC_GLOBAL co
     }
 }
 
-/* Grid: (KV heads). taken [kv_heads, stride] receives how many entries of a unit are read. chosen receives the entries
- * read, in the layout of the list. lanes is [H, 32]. */
+/* Grid: (KV heads). taken [kv_heads, stride] receives how many entries of each unit are read. `chosen` receives the
+ * indices of these entries, in the layout of the list. lanes is [H, 32]. */
 KVC_GROUP_KERNEL(select_reads)
 (KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u32 group, kvc_u64 budget, kvc_u64 top, kvc_u64 newest,
  KVC_SPAN(const float, scores), KVC_SPAN(const float, probabilities), KVC_SPAN(const float, rest),
@@ -400,7 +400,7 @@ KVC_DEVICE kvc_u32 kvc_unit_weight(float score, float M, float factor) {
     return w > 0.0f ? (kvc_u32)((w < 255.0f ? w : 255.0f) * 16777216.0f) : 0u;
 }
 
-/* Returns the sum of x over the group to all of its work-items. */
+/* Returns the sum of x over the group, to each of its work-items. */
 KVC_DEVICE kvc_u64 kvc_group_total(kvc_u64 x, KVC_LOCAL kvc_u64 *shared_total) {
     kvc_u64 sum = 0;
     shared_total[KVC_LOCAL_ID()] = x;
@@ -427,7 +427,7 @@ KVC_DEVICE kvc_u32 kvc_place_of(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 place
     return low;
 }
 
-/* Grid: (KV heads). KVC_READS is the view. kept is the read list, which is shortened. */
+/* Grid: (KV heads). KVC_READS is the view. `kept` is the read list; the kernel shortens it. */
 KVC_GROUP_KERNEL(cut_reads)
 (KVC_LISTS(l), KVC_READS, kvc_u32 page_size, kvc_u32 whole, kvc_u64 budget, float factor, kvc_u32 share,
  KVC_SPAN(const float, scores), kvc_u32 stride, KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_index,
@@ -452,7 +452,8 @@ KVC_GROUP_KERNEL(cut_reads)
     need = (total * share + 65535) / 65536;
     if (need == 0)
         return;
-    /* Bit 32 tests all keys. The following bits find the highest key from which on the sum is large enough. */
+    /* Bit 32 tests all keys. The lower bits find the highest key such that the keys from it on have a large enough
+     * sum. */
     for (kvc_i32 bit = 32; bit >= 0; bit--) {
         kvc_u32 tried = bit == 32 ? 0u : least | 1u << bit;
         kvc_u64 sum = 0;
@@ -484,7 +485,7 @@ KVC_GROUP_KERNEL(cut_reads)
         }
         is_kept = here && (key > least || (ties && before < few));
         before = kvc_group_before(is_kept, &all, shared_sum);
-        KVC_BARRIER(); /* indices are written where other work-items have read */
+        KVC_BARRIER(); /* indices are written to places that other work-items have read */
         if (is_kept)
             read[kept + before] = index;
         kept += all;

@@ -1,8 +1,7 @@
 /* weights.h - dequantizes 32 neighbouring weights of a row to the lanes of a dot product.
  *
- * kvc_lanes_<type>(b, e, worker) takes a block and the index in it of the first weight (0 if blocks have no more than
- * 32 weights).
- */
+ * kvc_lanes_<type>(b, e, worker) takes a block and the index of the first weight in this block (0 if blocks have no
+ * more than 32 weights). */
 #ifndef KVC_BACKENDS_KERNELS_WEIGHTS_H
 #define KVC_BACKENDS_KERNELS_WEIGHTS_H
 
@@ -43,7 +42,7 @@ KVC_PART_OF(q5_1) {
     return kvc_lanes_offset(KVC_BITS16(q, 0, 15) | kvc_fifth_bits(b->high),
                             KVC_BITS16(q, 4, 15) | kvc_fifth_bits(b->high + 2), KVC_HALF(b->d), KVC_HALF(b->m));
 }
-/* Looks up bytes by four bits, like kvc_e2m1_twice. */
+/* Looks up 16 numbers of four bits, like kvc_e2m1_twice. */
 KVC_DEVICE int16 kvc_e2m1_twices(int16 q) {
     uint16 word = select((uint16)(KVC_E2M1_WORD_0), (uint16)(KVC_E2M1_WORD_1), (q & 4) != 0);
     int16 magnitude = as_int16(word >> as_uint16((q & 3) * 8) & 255u);
@@ -126,7 +125,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_bf16(KVC_GLOBAL const kvc_u8 *row, kvc_u64
     return kvc_lanes_pairs((KVC_GLOBAL const kvc_u16 *)row + k + worker * 8, false);
 }
 
-/* Return the lanes of a worker from 8 quants. */
+/* Return the lanes of a work-item, from 8 quants. */
 KVC_DEVICE struct kvc_lanes kvc_quants_scaled(struct kvc_quants q, float d, int scale) {
     struct kvc_lanes p;
     for (int i = 0; i < 8; i++)
@@ -197,7 +196,7 @@ KVC_PART_OF(fp8) {
 
 #endif
 
-/* Returns 32 weights from k on, a multiple of 32. */
+/* Returns the 32 weights from k on. k is a multiple of 32. */
 #define KVC_PART_CASE(a, NAME, name, gguf, elements, bytes, scale, scales, wide, holds)                                \
     case KVC_K_##NAME:                                                                                                 \
         return kvc_lanes_##name((KVC_GLOBAL const struct kvc_block_##name *)row + k / (elements),                      \
@@ -214,7 +213,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_weight(kvc_u32 type, KVC_GLOBAL const kvc_
     }
     return kvc_lanes_zero();
 }
-/* Returns the last weights of a row, fewer than 32, for types with smaller blocks. */
+/* Returns the last weights of a row, fewer than 32, for types whose blocks are smaller than 32 weights. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_weight_tail(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k, kvc_u32 worker,
                                                   kvc_u32 count) {
 #if KVC_WORKERS == 1

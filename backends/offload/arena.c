@@ -137,7 +137,7 @@ void kvc_offload_arena_return(struct kvc_device *device, struct kvc_arena *arena
     arena_return(kvc_offload_of(device), arena, count, blocks);
 }
 
-/* Returns the chunk that holds a block or an extra slot, and writes the offset in it of the keys or the values. */
+/* Returns the chunk that holds a block or an extra slot. Writes the offset in that chunk of the keys or the values. */
 static void *half_at(const struct kvc_arena *arena, uint32_t name, bool values, size_t *offset) {
     const bool extra_slot = name & KVC_EXTRA_SLOT;
     const uint32_t block = extra_slot ? (name & ~KVC_EXTRA_SLOT) / KVC_BLOCK : name;
@@ -150,7 +150,7 @@ static void *half_at(const struct kvc_arena *arena, uint32_t name, bool values, 
     return chunk;
 }
 
-/* Returns the chunk of byte `offset` of a block or an extra slot, and writes the offset in the chunk. */
+/* Returns the chunk that holds byte `offset` of a block or an extra slot. Writes the byte's offset in that chunk. */
 static void *place_in(const struct kvc_arena *arena, uint32_t name, size_t offset, size_t *at) {
     const size_t keys = (size_t)KVC_BLOCK * arena->format.key.bytes;
     const bool values = offset >= keys;

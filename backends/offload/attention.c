@@ -1,5 +1,5 @@
-/* attention.c - attention: for each segment one launch over tiles and one launch that merges them. Segments are divided
- * into groups of rows, so that the results of tiles stay small. */
+/* attention.c - attention: each segment needs one launch that computes tiles and one launch that merges them. Segments
+ * are divided into groups of rows, so that the results of tiles stay small. */
 #include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"

@@ -5,7 +5,7 @@
 #include "core/base/assert.h"
 #include "core/base/canon.h"
 
-#define KVC_APPEND_ROWS 16u /* rows of one head that a group appends */
+#define KVC_APPEND_ROWS 16u /* rows that a group of work-items appends to one head */
 
 void kvc_offload_append(struct kvc_device *device, const struct kvc_append *args) {
     KVC_ASSERT(args->segment_count > 0);

@@ -20,8 +20,8 @@ static const kvc_u32 numbers[] = {0x00000000u, 0x80000000u, 0x00000001u, 0x80000
 #define KVC_NUMBERS (sizeof numbers / sizeof numbers[0])
 #define KVC_PAIRS (KVC_NUMBERS * KVC_NUMBERS)
 
-/* Cases in which one rounding gives another result than two roundings, or than double precision followed by a rounding.
- */
+/* Cases in which one rounding gives another result than two roundings, or than a result in double precision that is
+ * then rounded. */
 static const kvc_u32 hard[][3] = {
     {0x3f800800u, 0x3f800800u, 0x00000000u}, /* (1 + 2^-12)^2 lies halfway between two floats */
     {0x3f800800u, 0x3f800800u, 0x21800000u}, /* plus 2^-60: slightly above the halfway point */
@@ -91,8 +91,8 @@ static void make_case(size_t i, float *in) {
 
 static bool denormal(float x) { return x != 0.0f && (kvc_bits(x) & 0x7f800000u) == 0; }
 
-/* The first wrong result, as text. Wrong results without denormal numbers take precedence over those with denormal
- * numbers. */
+/* The first wrong result, as text. A wrong result that involves no denormal number takes precedence over one that
+ * does. */
 struct finding {
     bool wrong, is_denormal, of_division; /* of_division: all wrong results so far are quotients or square roots */
     char text[200];
@@ -157,8 +157,8 @@ static float dot_of(const float *a, const float *b, size_t n) {
     return lane[0];
 }
 
-/* Checks sums in the order of pool and of select_scores, chains of fma, and dot products. Each of them starts at
- * another value. */
+/* Checks sums in the order of pool and of select_scores, chains of fma, and dot products. Each case starts at another
+ * value. */
 static void check_sums(struct kvc_offload *offload, struct kvc_buffer *workspace, float *x, float *out,
                        struct finding *found) {
     static const char *const what[] = {"a window of %u values", "a sum of %u values",
@@ -167,7 +167,7 @@ static void check_sums(struct kvc_offload *offload, struct kvc_buffer *workspace
     struct kvc_launch windows = kvc_launch_of(KVC_KERNEL_check_windows), sums = kvc_launch_of(KVC_KERNEL_check_sums);
     const size_t bytes = KVC_VALUES * sizeof *x;
     const uint32_t count = offload->small_batch_checks ? 1 : KVC_WINDOWS;
-    for (size_t i = 0; i < KVC_VALUES; i++) /* between -1 and 1 */
+    for (size_t i = 0; i < KVC_VALUES; i++) /* values between -1 and 1 */
         x[i] = (float)(kvc_i32)kvc_philox4x32((kvc_u32)i, 1u, 0u, 0u, 20u).word[0] * 4.6566128730773925781e-10f;
     offload->driver->write(offload, workspace->handle, 0, x, bytes);
     KVC_PUSH(&windows, ((struct kvc_span){workspace, 0}), ((struct kvc_span){workspace, bytes}), count, KVC_LENGTH);

@@ -16,7 +16,7 @@ static void score_entries(struct kvc_offload *offload, const struct kvc_entry_sc
                       args->lists->kv_heads, 1);
 }
 
-/* The workspace holds u [H_kv, d], then the sums of tiles. The keys' lengths are stored in the scores. */
+/* The workspace holds u [H_kv, d], then the sums of tiles. The lengths of the keys are stored in `scores`. */
 void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_scores *args) {
     KVC_ASSERT(kvc_offload_holds(args->scores, (uint64_t)args->lists->kv_heads * args->stride));
     const struct kvc_lists *lists = args->lists;

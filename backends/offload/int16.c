@@ -1,11 +1,11 @@
-/* int16.c - linear layers with activations and weights of fifteen bits: quantize_rows_int16, linear_int16,
+/* int16.c - linear layers with activations and weights in 15 bits: quantize_rows_int16, linear_int16,
  * expert_linear_int16. */
 #include "backends/offload/offload.h"
 #include "core/base/assert.h"
 #include "core/base/canon.h"
 
-/* Returns the number of teams in a group (KVC_INT16_TEAMS of kernels/int16.h). A team shares a block of a row, or an
- * output. */
+/* Returns the number of teams in a group (KVC_INT16_TEAMS of kernels/int16.h). A team computes one block of a row, or
+ * one output. */
 static uint64_t teams_of_group(const struct kvc_offload *offload) {
     return offload->workers == 1 ? 1 : offload->group / 8;
 }
@@ -19,7 +19,7 @@ void kvc_offload_quantize_rows_int16(struct kvc_device *device, const struct kvc
     kvc_launch_groups(offload, &launch, (rows * kvc_int16_blocks(K) + teams - 1) / teams, 1, 1);
 }
 
-/* Builds a launch with the first arguments, which all kernels share. */
+/* Begins a launch with the arguments that all int16 kernels share, which come first. */
 static struct kvc_launch int16_launch(enum kvc_kernel kernel, struct kvc_span y, const struct kvc_int16_rows *x,
                                       const struct kvc_weight *w, uint32_t piece, uint64_t N, struct kvc_span bias) {
     struct kvc_launch launch = kvc_launch_of(kernel);

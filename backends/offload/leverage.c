@@ -1,16 +1,16 @@
-/* leverage.c - compactor's scores: attention without a causal mask within chunks, the leverage of keys, and a mix of
- * both in units of their standard deviation. */
+/* leverage.c - compactor's scores: attention within chunks without a causal mask, the leverage of keys, and the
+ * weighted sum of both after each is standardized. */
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
-/* The workspace serves one head at a time: columns [1 + G, d, most], totals [G, most, 2]. */
+/* The workspace is used for one head at a time. It holds columns [1 + G, d, most] and totals [G, most, 2]. */
 void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *args) {
     const struct kvc_lists *lists = args->lists;
     const uint32_t d = lists->format.head_size, most = kvc_offload_most_slots(lists);
     const uint32_t group = args->heads / lists->kv_heads;
     const uint64_t columns = (uint64_t)(1 + group) * d * most;
     struct kvc_launch weigh = kvc_launch_of(KVC_KERNEL_chunk_weights);
-    if (most == 0) /* no slots: a buffer must not be empty */
+    if (most == 0) /* there are no slots, and a buffer must not be empty */
         return;
     struct kvc_buffer *workspace =
         kvc_offload_workspace(kvc_offload_of(device), (columns + 2ull * group * most) * sizeof(float));

@@ -1,5 +1,5 @@
-/* linear.c - linear layers: few rows in one pass over the weights, many rows as a product of packed rows and packed
- * weights. */
+/* linear.c - linear layers. Few rows are computed in one pass over the weights, many rows as a product of packed rows
+ * and packed weights. */
 #include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
@@ -10,7 +10,7 @@ uint64_t kvc_offload_piece_rows(const struct kvc_weight *w, uint32_t piece) {
     return kvc_min_u64(w->outputs - first, w->piece_rows);
 }
 
-#define KVC_GEMM_ROWS 32u                     /* from this number of rows on, rows and weights are packed */
+#define KVC_GEMM_ROWS 32u                     /* packing is used from this number of rows on */
 #define KVC_PACKED_BYTES ((uint64_t)64 << 20) /* limit for the weights that are packed at a time */
 
 struct kvc_launch kvc_offload_small_batch(const struct kvc_linear *args, uint32_t piece) {

@@ -1,4 +1,4 @@
-/* memory.c - buffers, copies, sync and weights of a device, in terms of its driver. */
+/* memory.c - buffers, copies, sync and weights of a device. It calls the device's driver. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +77,7 @@ void kvc_offload_buffer_free(struct kvc_device *device, struct kvc_buffer *buffe
     struct kvc_offload *offload = kvc_offload_of(device);
     if (!buffer)
         return;
-    if (offload->read_count) /* the session that owns the counters may be closing */
+    if (offload->read_count) /* takes the counts now, because the session that owns the counters may be closing */
         kvc_offload_take_status(offload);
     offload->driver->release(offload, buffer->handle);
     kvc_offload_count(offload, buffer->kind, -(int64_t)buffer->bytes);
@@ -218,13 +218,13 @@ enum kvc_status kvc_offload_weight_create(struct kvc_device *device, enum kvc_ty
     return status;
 }
 
-/* The kernels quantize weights whenever they read them. */
+/* Does nothing: the kernels quantize weights whenever they read them. */
 enum kvc_status kvc_offload_weight_pack(struct kvc_device *device, struct kvc_weight *weight, struct kvc_error *error) {
     (void)device, (void)weight, (void)error;
     return KVC_OK;
 }
 
-/* Writes rows of one expert's matrix to the device. They may lie in several pieces. */
+/* Writes rows of one expert's matrix to the device. They may belong to several pieces. */
 static void write_expert(struct kvc_offload *offload, const struct kvc_weight *weight, uint64_t row, uint64_t rows,
                          const unsigned char *host) {
     for (uint64_t here; rows > 0; row += here, rows -= here) {
@@ -236,8 +236,8 @@ static void write_expert(struct kvc_offload *offload, const struct kvc_weight *w
     }
 }
 
-/* The experts' matrices lie one below the other, like one matrix with all of their rows. If they are already contiguous
- * in host memory, the driver may use that memory in place. */
+/* The matrices of the experts follow one another, like one matrix with all of their rows. If they are already
+ * contiguous in host memory, the driver may use that memory in place. */
 enum kvc_status kvc_offload_experts_create(struct kvc_device *device, enum kvc_type type, uint32_t experts,
                                            uint64_t outputs, uint64_t inputs, const void *const *host,
                                            struct kvc_weight **weight, struct kvc_error *error) {

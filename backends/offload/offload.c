@@ -93,7 +93,7 @@ struct kvc_buffer *kvc_offload_workspace(struct kvc_offload *offload, uint64_t b
         kvc_offload_count(offload, KVC_MEMORY_SCRATCH, -(int64_t)workspace->bytes);
         workspace->handle = NULL;
     }
-    bytes = (bytes + bytes / 2 + 65535) / 65536 * 65536; /* 50 % more, so that it grows rarely */
+    bytes = (bytes + bytes / 2 + 65535) / 65536 * 65536; /* makes it 50 % larger than needed, so that it grows rarely */
     if (bytes > SIZE_MAX || kvc_offload_allocate(offload, KVC_MEMORY_SCRATCH, (size_t)bytes, NULL, &workspace->handle,
                                                  &borrowed, &error) != KVC_OK) {
         /* drop the device's name from the message, because the next sync adds it */

@@ -21,8 +21,8 @@ void kvc_offload_view_evict(struct kvc_device *device, const struct kvc_view_evi
     kvc_launch_groups(kvc_offload_of(device), &launch, args->lists->kv_heads, 1, 1);
 }
 
-/* Returns the number of heads in the first dimension of the grid: all heads if each has little work, so that few groups
- * do all the work. */
+/* Returns how many heads share the first dimension of the grid: all of them if each has little work, so that few groups
+ * are launched. */
 static uint32_t heads_across(const struct kvc_lists *lists, uint32_t rows) { return rows <= 16 ? lists->kv_heads : 1; }
 
 void kvc_offload_pages_update(struct kvc_device *device, const struct kvc_pages_update *args) {

@@ -3,8 +3,8 @@
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
-#define KVC_PACKS_FROM 16u                     /* rows: for smaller batches no backend packs or dequantizes weights */
-#define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* limit for the weights that any backend packs at a time */
+#define KVC_PACKS_FROM 16u                     /* no backend packs or dequantizes weights for fewer rows */
+#define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* limit for the weights that a backend packs at a time */
 
 /* Returns the workspace that linear.c and the backends' fast.c need. */
 static uint64_t of_probabilities(const struct kvc_offload *offload, uint64_t rows) {
@@ -20,14 +20,14 @@ static uint64_t of_lists(const struct kvc_step_shape *s) {
     const uint64_t slots = s->lists->host_base[s->lists->kv_heads], kv_heads = s->lists->kv_heads, d = s->head_size;
     const uint64_t places = kvc_max_u64(kvc_offload_most_slots(s->lists), s->places),
                    tiles = (places + KVC_TILE - 1) / KVC_TILE;
-    const uint64_t quants = s->heads * ((d + 31) / 32) * 9; /* the row's quantized queries and their scales */
+    const uint64_t quants = s->heads * ((d + 31) / 32) * 9; /* the row's quantized queries and scales */
     uint64_t words = s->heads * tiles * (2 + d);
     words = kvc_max_u64(words, slots * (s->rotates ? d : 1));
-    /* rows of a ring buffer, in tiles */
+    /* all rows of a ring buffer, tile by tile */
     words = kvc_max_u64(words, kv_heads * kvc_max_u64(1, s->lists->columns) * tiles * 2);
-    if (s->compares) /* entries.c, whose strides are slots rounded up to whole tiles */
+    if (s->compares) /* entries.c; its strides are slots, rounded up to whole tiles */
         words = kvc_max_u64(words, kv_heads * (3 * (tiles + 1) * KVC_TILE + 2 + places * d));
-    if (s->series) /* series.c, with the same strides */
+    if (s->series) /* series.c; it has the same strides */
         words = kvc_max_u64(words, s->heads * ((tiles + 1) * KVC_TILE + 2) + kv_heads * places * (d / 2));
     if (s->places) {
         words = kvc_max_u64(words, 3 * kv_heads * d + 2 * (uint64_t)s->heads + (kv_heads + s->heads) * s->places);

@@ -6,13 +6,13 @@
 
 static const struct kvc_span none = {NULL, 0};
 
-/* Workspace of an operation: `bytes` bytes, and quantized queries if the entries are multiplied as integers. */
+/* The workspace of an operation: `bytes` bytes, and the quantized queries if the entries are multiplied as integers. */
 struct work {
     struct kvc_buffer *workspace; /* NULL: none is needed */
     struct kvc_offload_queries queries;
 };
 
-/* Returns false if memory runs out, which the next sync reports. */
+/* Allocates the workspace. Returns false if memory runs out, which the next sync reports. */
 static bool make_work(struct kvc_offload *offload, const struct kvc_probabilities *w, uint64_t bytes,
                       struct work *work) {
     const struct kvc_entry_format *format = &w->lists->format;
@@ -25,8 +25,8 @@ static bool make_work(struct kvc_offload *offload, const struct kvc_probabilitie
     return true;
 }
 
-/* Adds the arguments that all kernels over rows of probabilities share. Maximum and sum of row i are at index i * step.
- */
+/* Adds the arguments that all kernels over rows of probabilities share. M and L of row i are at index i * step of
+ * maximum and sum. */
 static void push_probabilities(struct kvc_launch *launch, const struct kvc_probabilities *w, struct kvc_span maximum,
                                struct kvc_span sum, uint64_t step, const struct kvc_noise *noise,
                                const struct work *work) {
@@ -86,7 +86,7 @@ void kvc_offload_window_moments(struct kvc_device *device, const struct kvc_wind
     kvc_launch_items(kvc_offload_of(device), &lanes, (uint64_t)w->heads * 2, 1, 1);
 }
 
-/* First computes M and L of every row's noisy scores in the workspace, 2 * tiles floats per row. */
+/* First computes M and L of every row's noisy scores. They need 2 * tiles floats of workspace per row. */
 void kvc_offload_accumulate(struct kvc_device *device, const struct kvc_accumulate *args) {
     const struct kvc_probabilities *w = args->probabilities;
     const struct extras more = {.mode = KVC_ACCUMULATE, .first_column = args->column};

@@ -37,14 +37,14 @@ static struct kvc_span select_part(const struct parts *parts, uint64_t at) {
     return (struct kvc_span){parts->workspace, (size_t)(at * 4)};
 }
 
-/* Returns the bytes read for one unit that is seen, times *divisor. */
+/* Returns the bytes that a step reads for one visible unit, times *divisor. */
 static uint64_t unit_bytes(const struct kvc_select_scores *s, uint64_t *divisor) {
     uint64_t element = s->pages && s->pages->type == KVC_F16 ? 2 : 4;
     *divisor = 1;
     switch (s->kind) {
     case KVC_SCORE_EXACT:
         return s->lists->format.key.bytes;
-    case KVC_SCORE_PAGE_BOUND: /* the kernel counts the sides that are read */
+    case KVC_SCORE_PAGE_BOUND: /* the kernel counts how many sides (minima or maxima) are read */
         return element;
     case KVC_SCORE_CHANNELS:
     case KVC_SCORE_PAGE_CHANNELS:

@@ -1,4 +1,4 @@
-/* devices.c - finds the OpenCL devices of this machine and the properties that matter. */
+/* devices.c - finds the OpenCL devices of this machine and the properties that kvcull needs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ static bool devices_look(const struct kvc_cl *cl, cl_platform_id platform, cl_de
     return true;
 }
 
-/* Returns the reason why no device was found, and what would help. */
+/* Returns the reason why no device was found, and what the user can do. */
 static const char *none(const struct kvc_cl *cl, const cl_platform_id *platforms, cl_uint count) {
     char name[64];
     for (cl_uint p = 0; p < count; p++)

@@ -1,15 +1,16 @@
-/* divide.h - correctly rounded division and square root in integer arithmetic, for devices whose own are not correctly
- * rounded. They cover all floats, including zeros, denormals, infinities and NaNs. Must precede core/base/canon.h. */
+/* divide.h - correctly rounded division and square root in integer arithmetic, for devices whose own operations are not
+ * correctly rounded. Every float is allowed: zeros, denormals, infinities and NaNs too. Must precede
+ * core/base/canon.h. */
 #ifdef KVC_CORRECTED
 #define KVC_OPENCL_DIV(a, b) kvc_corrected_div(a, b)
 #define KVC_OPENCL_SQRT(a) kvc_corrected_sqrt(a)
 
-/* Returns significand * 2^exponent, rounded to nearest even. The significand is below 2^31. Its lowest bit stands for
- * all bits below it. */
+/* Returns significand * 2^exponent, rounded to nearest even. The significand is below 2^31. Its lowest bit is set if
+ * any lower bit of the exact value is set. */
 static inline uint kvc_rounded(uint significand, int exponent) {
     int top = 31 - clz(significand), drop = top - 23; /* number of bits to drop */
     uint kept, half_bit, rest;
-    if (exponent + drop < -149) /* denormal: the unit is 2^-149 */
+    if (exponent + drop < -149) /* the result is denormal, so its unit is 2^-149 */
         drop = -149 - exponent;
     if (drop > 31)
         return 0;
@@ -27,7 +28,7 @@ static inline uint kvc_rounded(uint significand, int exponent) {
         kept >>= 1;
         exponent++;
     }
-    if (kept < 1u << 23) /* denormal */
+    if (kept < 1u << 23) /* the result is denormal */
         return kept;
     if (exponent > 104)
         return 0x7f800000u;
@@ -78,13 +79,13 @@ static inline float kvc_corrected_sqrt(float a) {
     if (x == 0x7f800000u)
         return a;
     e = kvc_exponent(x, &m);
-    square = (ulong)m << 28; /* 2^51 to 2^52, or twice that if the exponent is odd */
+    square = (ulong)m << 28; /* 2^51 to 2^52, or 2^52 to 2^53 if the exponent is odd */
     e -= 28;
     if (e & 1) {
         square <<= 1;
         e--;
     }
-    root = (ulong)sqrt((float)square); /* approximately; 2^25.5 to 2^26.5 */
+    root = (ulong)sqrt((float)square); /* approximate; between 2^25.5 and 2^26.5 */
     while (root * root > square)
         root--;
     while ((root + 1) * (root + 1) <= square)

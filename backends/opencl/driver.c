@@ -24,14 +24,15 @@ const char *kvc_opencl_error(cl_int code) {
     }
 }
 
-/* Reports a failure on the queue. The commands after it are lost, so nothing more is queued. */
+/* Reports a failure of the queue. The commands that follow it are lost, so nothing more is queued. */
 static void driver_check(struct kvc_offload *offload, cl_int code, const char *what) {
     struct kvc_opencl *opencl = opencl_of(offload);
     if (code == CL_SUCCESS || offload->lost)
         return;
     kvc_offload_failed(offload, KVC_RESOURCE, "%s: %s (OpenCL error %d)", what, kvc_opencl_error(code), (int)code);
     offload->lost = true;
-    opencl->cl.clFinish(opencl->queue); /* running commands may still read a mapped model, which is unmapped next */
+    opencl->cl.clFinish(opencl->queue); /* waits, because running commands may still read a mapped model, which is
+                                         * unmapped next */
 }
 
 static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes, const void *host,
@@ -42,7 +43,7 @@ static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kin
     cl_mem memory = NULL;
     *borrowed = host && opencl->in_place;
     *handle = NULL;
-    if (*borrowed) /* read only, because kernels never write weights */
+    if (*borrowed) /* the buffer is read-only, because kernels never write weights */
         memory = opencl->cl.clCreateBuffer(opencl->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR, bytes,
                                            (void *)(uintptr_t)host, &code);
     else if (bytes <= offload->memory_bytes && held <= offload->memory_bytes - bytes)
@@ -63,7 +64,7 @@ static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kin
 
 static void driver_release(struct kvc_offload *offload, void *handle) {
     struct kvc_opencl *opencl = opencl_of(offload);
-    /* forget all arguments, because another buffer may get this handle */
+    /* forgets all arguments, because a new buffer may get this handle */
     memset(opencl->known, 0, sizeof opencl->known);
     opencl->cl.clReleaseMemObject(handle);
 }
@@ -105,7 +106,8 @@ static void CL_CALLBACK clear(void *arguments) {
     memset(c->memory + c->offset, 0, c->bytes);
 }
 
-/* Clears memory that belongs to the host with memset, in a native kernel that is queued like other commands. */
+/* Clears memory that belongs to the host with memset. This runs in a native kernel, which is queued like other
+ * commands. */
 static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
     struct clearing c = {NULL, offset, bytes};
     const void *where = &c.memory;
@@ -114,8 +116,8 @@ static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset
                                                               NULL, NULL) == CL_SUCCESS;
 }
 
-/* If device memory is host memory, clears areas larger than the caches with a kernel, which uses all cores and
- * non-temporal stores. */
+/* If device memory is host memory, clears areas that are larger than the caches with a kernel, because it uses all
+ * cores and non-temporal stores. */
 static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
     const uint64_t n = bytes / 4, each = KVC_CLEARED_OF(opencl->offload.workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_clear);
@@ -128,7 +130,7 @@ static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offse
 
 static void zero(struct kvc_offload *offload, void *handle, size_t offset, size_t bytes) {
     struct kvc_opencl *opencl = opencl_of(offload);
-    const cl_uint16 word = {{0}}; /* drivers repeat the pattern as it is, so a wide pattern is faster */
+    const cl_uint16 word = {{0}}; /* drivers write the pattern as often as needed, so a wide pattern is faster */
     const size_t width = offset % sizeof word == 0 && bytes >= sizeof word ? sizeof word : 4;
     size_t whole = offset % 4 ? 0 : bytes / width * width;
     if (!offload->lost &&

@@ -1,6 +1,7 @@
 /* fast.c - --math=fast: CLBlast computes the linear layers of batches with many rows. Weights are dequantized for some
  * outputs at a time. The model is the same, but the rounding differs. Batches with few rows stay exact. CLBlast is
- * loaded only for --math=fast, and what is used of it is declared here, so that a build needs no headers. */
+ * loaded only for --math=fast. This file declares what it uses of CLBlast, so that a build does not need CLBlast's
+ * headers. */
 #include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/library.h"
@@ -9,9 +10,9 @@
 #include <string.h>
 
 #define FAST_ROWS 16u                   /* the smallest batch that CLBlast computes */
-#define FAST_BYTES ((uint64_t)64 << 20) /* limit for dequantized weights at a time */
+#define FAST_BYTES ((uint64_t)64 << 20) /* limit for the weights that are dequantized at a time */
 
-/* The values that CLBlast gives these words. */
+/* CLBlast's values of these constants. */
 enum status { SUCCESS = 0 };
 enum layout { ROW_MAJOR = 101 };
 enum transpose { TRANSPOSE_NO = 111, TRANSPOSE_YES = 112 };
@@ -20,7 +21,7 @@ typedef enum status sgemm_fn(enum layout, enum transpose, enum transpose, size_t
                              size_t, cl_mem, size_t, size_t, float, cl_mem, size_t, size_t, cl_command_queue *,
                              cl_event *);
 
-/* Computes the outputs from .. from + count - 1 of one piece. */
+/* Computes outputs from .. from + count - 1 of one piece of the weight. */
 static void some_outputs(struct kvc_opencl *opencl, const struct kvc_linear *args, uint32_t piece, uint64_t from,
                          uint64_t count, struct kvc_buffer *workspace) {
     const struct kvc_weight *w = args->w;

@@ -1,4 +1,4 @@
-/* functions.c - finds the functions of OpenCL at run time. */
+/* functions.c - loads the OpenCL library and looks up its functions at run time. */
 #include "backends/opencl/functions.h"
 
 #include <stdio.h>

@@ -35,7 +35,7 @@ static bool device(size_t i, char *detail, size_t capacity) {
     return i < count;
 }
 
-/* Returns true if text contains part, case-insensitively (ASCII). */
+/* Returns true if `text` contains `part`, without regard to the case of ASCII letters. */
 static bool holds(const char *text, const char *part) {
     size_t length = strlen(part);
     for (; *text; text++)
@@ -69,9 +69,9 @@ static enum kvc_status opencl_choose(struct kvc_opencl *opencl, const char *name
                     index, count - 1);
 }
 
-/* Sets the device's shape and writes the compiler options. Environment variables change them for tests:
+/* Sets the device's shape and writes the compiler options. For tests, environment variables change them:
  * KVCULL_OPENCL_SHAPE=gpu, narrow (half as many work-items in a group) or broken; KVCULL_OPENCL_DIVISION=corrected;
- * KVCULL_OPENCL_DOT=emulated (dot products in plain code behind the extension's interface) or none;
+ * KVCULL_OPENCL_DOT=emulated (plain code computes dot products, behind the extension's interface) or none;
  * KVCULL_OPENCL_LACKS=fma, denormals, division or order (backends/kernels/check.h). */
 static void compile_options(struct kvc_opencl *opencl, const char *language, char *options, size_t capacity) {
     const char *shape = getenv("KVCULL_OPENCL_SHAPE"), *division = getenv("KVCULL_OPENCL_DIVISION");
@@ -111,8 +111,8 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
     return KVC_OK;
 }
 
-/* Builds the kernels. Compilers that know dot products of four bytes declare them in OpenCL C 3.0. If a compiler
- * accepts the kernels only in OpenCL C 1.2, dot products are computed in plain code. */
+/* Builds the kernels. Compilers with a dot product of four bytes declare it only in OpenCL C 3.0, so this is tried
+ * first. If a compiler accepts the kernels only in OpenCL C 1.2, plain code computes dot products. */
 static enum kvc_status build(struct kvc_opencl *opencl, struct kvc_error *error) {
     const char *dot = getenv("KVCULL_OPENCL_DOT");
     char options[256];
@@ -125,8 +125,8 @@ static enum kvc_status build(struct kvc_opencl *opencl, struct kvc_error *error)
     return kvc_opencl_build(opencl, options, error);
 }
 
-/* Runs the self-test. If a device claims correctly rounded division and square roots but fails to compute them, they
- * are computed in integers, as on devices that do not claim them. */
+/* Runs the self-test. If a device claims correctly rounded division and square roots but fails to compute them, integer
+ * arithmetic computes them, as on devices that do not claim them. */
 static enum kvc_status opencl_check(struct kvc_opencl *opencl, struct kvc_error *error) {
     bool only_division = false;
     enum kvc_status status = kvc_offload_check(&opencl->offload, &only_division, error);
@@ -140,7 +140,8 @@ static enum kvc_status opencl_check(struct kvc_opencl *opencl, struct kvc_error 
 static enum kvc_status open_device(const char *path, unsigned index, int threads, enum kvc_math math,
                                    struct kvc_device **opened, struct kvc_error *error) {
     struct kvc_opencl *opencl = calloc(1, sizeof *opencl);
-    const char *lose = getenv("KVCULL_OPENCL_LOSE"), *most = getenv("KVCULL_OPENCL_MOST"); /* for tests */
+    const char *lose = getenv("KVCULL_OPENCL_LOSE"), *most = getenv("KVCULL_OPENCL_MOST"); /* environment variables for
+                                                                                            * tests */
     const char *memory = getenv("KVCULL_OPENCL_MEMORY"), *checks = getenv("KVCULL_OPENCL_CHECKS");
     enum kvc_status status;
     uint64_t environment;

@@ -2,9 +2,8 @@
  *
  * The name of a cached file contains a hash of the device, its driver, the options and the source. The file begins with
  * that hash and a hash of its contents. It is written under another name and then renamed, so that it is never
- * incomplete under its own name. A file that cannot be read, is incomplete or does not load is replaced. Without a
- * writable folder there is no cache.
- */
+ * incomplete under its own name. If a file cannot be read, is incomplete or does not load, it is replaced. If no folder
+ * is writable, nothing is cached. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,7 +38,8 @@ static uint64_t cache_key(const struct kvc_opencl *opencl, const char *options) 
     return XXH64_digest(&state);
 }
 
-/* Writes the path of the cache folder and creates the folder if it is missing. Returns false if there is none. */
+/* Writes the path of the cache folder and creates the folder if it is missing. Returns false if there is no such
+ * folder. */
 static bool cache_folder(char *path, size_t capacity) {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int length;
@@ -93,7 +93,7 @@ static void write_cached(const char *path, uint64_t key, const unsigned char *bi
         unlink(temporary);
 }
 
-/* Writes the log of a failed compilation and returns an error that names the log. */
+/* Writes the compiler's log to a file and returns an error that names the file. */
 static enum kvc_status failed(struct kvc_opencl *opencl, cl_int code, const char *folder, struct kvc_error *error) {
     char path[KVC_PATH_BYTES + 64], *log = NULL;
     const char *temporary = getenv("TMPDIR");
@@ -155,9 +155,9 @@ static void program_store(struct kvc_opencl *opencl, const char *path, uint64_t 
     free(binary);
 }
 
-/* Compiles the program. The clang in PoCL prints its number of errors on stderr, in addition to the log, unless an
- * option turns off its carets. PoCL rejects that option, but accepts it as part of the option before if a tab separates
- * them. If PoCL rejects even that, the kernels are built without the option. */
+/* Compiles the program. PoCL's clang prints its number of errors on stderr, in addition to the log, unless an option
+ * turns off its carets. PoCL rejects that option, but does not notice it if a tab instead of a space separates it from
+ * the option before. If PoCL rejects this too, the kernels are built without the option. */
 static cl_int compile(struct kvc_opencl *opencl, const char *options) {
     char quiet[512];
     cl_int code = CL_INVALID_BUILD_OPTIONS;

@@ -1,7 +1,7 @@
-/* async.h - asynchronous copies from global to shared memory (ordinary copies below compute capability 8.0), and sums
- * over the lanes of a team with few shuffles. */
+/* async.h - asynchronous copies from global to shared memory, and sums over the lanes of a team that need few shuffles.
+ * Below compute capability 8.0, the copies are ordinary ones. */
 
-/* `bytes` is 16, 8 or 4; both addresses are aligned to it */
+/* copies 16, 8 or 4 bytes; both addresses must be aligned to `bytes` */
 KVC_DEVICE void kvc_async(void *shared, const void *global, kvc_u32 bytes) {
 #if defined(KVC_CUDA_EMULATED)
     kvc_emulated_copy(shared, global, bytes);
@@ -36,28 +36,26 @@ template <int left> KVC_DEVICE void kvc_async_wait() {
 }
 
 /* Returns the sum of a team's 32 lanes to each of its four work-items. The result is bit-identical to kvc_lanes_sum,
- * but needs 9 shuffles instead of 16. At each level, both sides of a pair add half of the lanes each; a + b and b + a
- * have the same bits. */
+ * but needs 9 shuffles instead of 16. At each level, the two work-items of a pair add half of the lanes each. The order
+ * of operands does not matter: a + b and b + a are bit-identical. */
 KVC_DEVICE float kvc_team_sum(const struct kvc_lanes &p) {
     kvc_u32 worker = KVC_LOCAL_ID() % 4;
     bool high = worker & 2, odd = worker & 1;
     float four[4], two[2], one;
 #pragma unroll
-    /* adds lanes i + 16, which workers 2 and 3 hold, to lanes i of workers 0 and 1; these keep their first four lanes
-     * */
+    /* adds lanes i + 16 of work-items 2 and 3 to lanes i of work-items 0 and 1, which keep their first four lanes */
     for (int i = 0; i < 4; i++) {
         float mine = high ? p.lane[i + 4] : p.lane[i], theirs = high ? p.lane[i] : p.lane[i + 4];
         four[i] = mine + __shfl_xor_sync(0xffffffffu, theirs, 2, 4);
     }
 #pragma unroll
-    for (int i = 0; i < 2; i++) { /* adds lanes i + 8: worker 1 to 0, 3 to 2 */
+    for (int i = 0; i < 2; i++) { /* adds lanes i + 8: those of work-item 1 to those of 0, those of 3 to those of 2 */
         float mine = odd ? four[i + 2] : four[i], theirs = odd ? four[i] : four[i + 2];
         two[i] = mine + __shfl_xor_sync(0xffffffffu, theirs, 1, 4);
     }
-    /* Now worker 0 has lanes 0 and 1, worker 1 has lanes 2 and 3, worker 2 has lanes 4 and 5, and worker 3 has lanes 6
-     * and 7. */
+    /* Now work-item 0 has lanes 0 and 1, 1 has lanes 2 and 3, 2 has lanes 4 and 5, and 3 has lanes 6 and 7. */
     one = (high ? two[1] : two[0]) + __shfl_xor_sync(0xffffffffu, high ? two[0] : two[1], 2, 4);
-    /* Now worker 0 has lane 0, worker 1 has lane 2, worker 2 has lane 1, and worker 3 has lane 3. */
+    /* Now work-item 0 has lane 0, 1 has lane 2, 2 has lane 1, and 3 has lane 3. */
     one = one + __shfl_xor_sync(0xffffffffu, one, 1, 4);
     return one + __shfl_xor_sync(0xffffffffu, one, 2, 4);
 }

@@ -50,8 +50,8 @@ KVC_DEVICE void kvc_gemm_load(float *stage, const float *a, const float *b, kvc_
     kvc_async_commit();
 }
 
-/* A block computes M rows x 128 outputs with 256 work-items. Each of them computes M / 16 rows x 8 outputs: 4c .. 4c +
- * 3 and the same plus 64. Grid: (outputs / 128, rows / M). */
+/* A block of 256 work-items computes M rows x 128 outputs. Each work-item computes M / 16 rows x 8 outputs: 4c .. 4c +
+ * 3 and 4c + 64 .. 4c + 67. Grid: (outputs / 128, rows / M). */
 template <kvc_u32 M>
 KVC_DEVICE void kvc_gemm_product(float *shared, float *y, const float *a, const float *b, kvc_u64 K, kvc_u64 N,
                                  kvc_u64 first, kvc_u64 count, const float *bias, kvc_u32 rows) {

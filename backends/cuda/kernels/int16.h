@@ -1,14 +1,14 @@
-/* int16.h - linear layers with activations and weights of fifteen bits, for many rows. Tensor cores multiply the digits
- * of canon.h ("int16"), which are bytes, as kvc_int8_product of int8.h does with quants of eight bits. A block has
- * three sums: of the high digits, of each high digit times the other number's low digit, and of the low digits. They
- * stay in registers for the whole block. */
+/* int16.h - linear layers with activations and weights in 15 bits, for many rows. A quant is split into two digits of
+ * one byte (canon.h, "int16"), and tensor cores multiply digits like the 8-bit quants in kvc_int8_product (int8.h). A
+ * block has three sums of products: high times high digits, high times low and low times high digits, low times low
+ * digits. They stay in registers for the whole block. */
 
-#define KVC_INT16_M 64u /* rows and outputs of a group's tile */
+#define KVC_INT16_M 64u /* rows of a group's tile, and its outputs */
 #define KVC_INT16_N 32u
-#define KVC_INT16_STEPS 8   /* runs of 32 quants of a block */
-#define KVC_INT16_X_STEPS 4 /* of each row that are loaded at a time; all of an output are */
+#define KVC_INT16_STEPS 8   /* steps of 32 quants in a block */
+#define KVC_INT16_X_STEPS 4 /* steps of each row that are loaded at a time; for outputs, all steps are */
 
-/* 32 quants of some rows or outputs: digits as words of four, in the order of kvc_int8_product. */
+/* The digits of 32 quants of some rows or outputs, as words of four digits in the order of kvc_int8_product. */
 template <int rows> struct kvc_int16_digits { kvc_u32 high[rows][8], low[rows][8]; };
 
 /* One block of a tile. */
@@ -33,8 +33,8 @@ template <int rows> KVC_DEVICE void kvc_int16_store(kvc_int16_digits<rows> *to, 
     }
 }
 
-/* Loads the scales of block b, and the weights, of which each thread quantizes 32. Missing outputs repeat the last
- * one. */
+/* Loads the scales of block b and its weights. Each thread quantizes 32 weights. After the last output, that one is
+ * repeated. */
 KVC_DEVICE void kvc_int16_load_weights(kvc_int16_shared *tile, const float *scale, const kvc_u8 *w, kvc_u64 row_bytes,
                                        kvc_u32 type, kvc_u64 K, kvc_u64 row0, kvc_u64 rows, kvc_u64 n0, kvc_u64 count,
                                        kvc_u64 b) {
@@ -66,7 +66,7 @@ KVC_DEVICE void kvc_int16_load_weights(kvc_int16_shared *tile, const float *scal
             scale[(row0 + threadIdx.x < rows ? row0 + threadIdx.x : rows - 1) * KVC_INT16_BLOCKS_OF(K) + b];
 }
 
-/* Loads quants k .. k + 127 of the rows, or those that exist. Missing rows repeat the last one. */
+/* Loads quants k .. k + 127 of the rows, as far as they exist. After the last row, that one is repeated. */
 KVC_DEVICE void kvc_int16_load_rows(kvc_int16_shared *tile, const kvc_i16 *quant, kvc_u64 K, kvc_u64 row0, kvc_u64 rows,
                                     kvc_u64 k) {
     const kvc_u32 r = threadIdx.x / KVC_INT16_X_STEPS, l = threadIdx.x % KVC_INT16_X_STEPS;
@@ -74,12 +74,12 @@ KVC_DEVICE void kvc_int16_load_rows(kvc_int16_shared *tile, const kvc_i16 *quant
         kvc_int16_store(&tile->x[l], r, quant + (row0 + r < rows ? row0 + r : rows - 1) * K + k + l * KVC_INT16_STEP);
 }
 
-/* A block's sums of 16 rows and eight outputs, of which this thread has four. */
+/* The sums of a block for 16 rows and eight outputs. A thread has four of each. */
 struct kvc_int16_sums {
     kvc_i32 high[4], mixed[4], low[4];
 };
 
-/* Adds 32 products of each. */
+/* Adds 32 products to each sum. */
 KVC_DEVICE void kvc_int16_products(kvc_int16_sums *sums, kvc_int16_digits<KVC_INT16_M> *x,
                                    kvc_int16_digits<KVC_INT16_N> *w, kvc_u32 row, kvc_u32 n) {
     kvc_int8_product(sums->high, x->high + row, w->high + n, 0);
@@ -88,7 +88,8 @@ KVC_DEVICE void kvc_int16_products(kvc_int16_sums *sums, kvc_int16_digits<KVC_IN
     kvc_int8_product(sums->low, x->low + row, w->low + n, 0);
 }
 
-/* A group computes 64 rows x 32 outputs, a warp 16 x 16 of them. Grid: (outputs / 32, rows / 64). */
+/* A group computes a tile of 64 rows x 32 outputs, and a warp computes 16 x 16 of these results. Grid: (outputs / 32,
+ * rows / 64). */
 extern "C" __global__ void __launch_bounds__(256)
     kvc_k_gemm_int16(float *y, const kvc_i16 *quant, const float *scale, const kvc_u8 *w, kvc_u64 row_bytes,
                      kvc_u32 type, kvc_u64 K, kvc_u64 N, kvc_u64 first, kvc_u64 count, const float *bias,

@@ -1,14 +1,14 @@
 /* int8.h - linear layers with 8-bit activations, for many rows. Data passes through shared memory, and tensor cores
- * compute the sums of blocks (below compute capability 8.0: dot products of four bytes). Sums of integers are exact in
- * any order, so a tensor core's result equals the sum of a block. */
+ * compute the sums of blocks. Below compute capability 8.0, dot products of four bytes compute them. Sums of integers
+ * are exact in any order, so both results are the same. */
 
-#define KVC_INT8_M 64u /* rows and outputs of a group's tile */
+#define KVC_INT8_M 64u /* rows of a group's tile, and its outputs */
 #define KVC_INT8_N 32u
 
-/* Adds to c the products of 16 rows of x with 8 outputs of w, over the quants of a block, or over its first (half 1) or
- * second (half 2) 16 quants. Rows and outputs are in shared memory, eight words each. Word k of row r is stored at k ^
- * (r & 4), so that lanes that read together use different banks. Lane 4 g + t of the warp has rows g and g + 8 and
- * outputs 2 t and 2 t + 1, in this order. */
+/* Adds to c the products of 16 rows of x with 8 outputs of w: over all quants of a block, over its first 16 (half 1) or
+ * over its last 16 (half 2). Rows and outputs are in shared memory, eight words each. Word k of row r is stored at
+ * index k ^ (r & 4), so that work-items that read together use different banks. Work-item 4 g + t of the warp has the
+ * results of rows g and g + 8 for outputs 2 t and 2 t + 1, in this order. */
 KVC_DEVICE void kvc_int8_product(kvc_i32 *c, kvc_u32 (*x)[8], kvc_u32 (*w)[8], int half_block) {
     const kvc_u32 g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, low = t ^ (g & 4u), high = (t + 4) ^ (g & 4u);
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -43,8 +43,8 @@ KVC_DEVICE void kvc_int8_product(kvc_i32 *c, kvc_u32 (*x)[8], kvc_u32 (*w)[8], i
 #endif
 }
 
-/* A group computes 64 rows x 32 outputs, a warp 16 x 16 of them with the eight lanes in its registers. Eight blocks of
- * each row and output are loaded at a time. Grid: (outputs / 32, rows / 64). */
+/* A group computes a tile of 64 rows x 32 outputs, and a warp computes 16 x 16 of these results, with their eight lanes
+ * in registers. Eight blocks of each row and output are loaded at a time. Grid: (outputs / 32, rows / 64). */
 extern "C" __global__ void __launch_bounds__(256)
     kvc_k_gemm_int8(float *y, const kvc_u32 *quant, const float *scale, const kvc_i32 *sum, const kvc_u8 *w,
                     kvc_u64 row_bytes, kvc_u32 type, kvc_u64 blocks, kvc_u64 N, kvc_u64 first, kvc_u64 count,
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (kvc_u64 b0 = 0; b0 < blocks; b0 += KVC_INT8_LANES) {
         const kvc_u32 here = blocks - b0 < KVC_INT8_LANES ? (kvc_u32)(blocks - b0) : KVC_INT8_LANES;
         __syncthreads();
-        for (kvc_u32 j = id; j < KVC_INT8_M * 16; j += 256) { /* missing rows and outputs repeat the last one */
+        for (kvc_u32 j = id; j < KVC_INT8_M * 16; j += 256) { /* after the last row or output, that one is repeated */
             const kvc_u32 r = j / 16, l = j % 16 / 2, h = j % 2;
             const kvc_u64 at = (row0 + r < rows ? row0 + r : rows - 1) * blocks + b0 + l;
             if (l < here) {

@@ -1,28 +1,30 @@
-/* read.h - attention with CUDA's own kernels: a block reads one tile of one KV head once, for several queries (rows
- * times the group's query heads), 8 or 16 of them at a time. Keys, then values, are copied to shared memory in pieces,
- * each while the previous pieces are used. Row sizes are multiples of 4. The number of channels of a head is a multiple
- * of 8 and at most 256. q is aligned to 16 bytes. A tile has the same results as in backends/kernels/attention.h. */
+/* read.h - attention with CUDA's own kernels: a block reads one tile of one KV head once for several queries (rows
+ * times the group's query heads). It computes 8 or 16 queries at a time. First the keys, then the values are copied to
+ * shared memory in pieces; each piece is copied while the previous ones are used. Row sizes are multiples of 4. The
+ * number of channels of a head is a multiple of 8 and at most 256. q is aligned to 16 bytes. The results of a tile are
+ * those that backends/kernels/attention.h defines. */
 
 #define KVC_READ_BYTES 8192u /* bytes of a piece */
-#define KVC_READ_PIECES 3u   /* pieces in shared memory */
+#define KVC_READ_PIECES 3u   /* number of pieces in shared memory */
 
 /* The work of a block: a tile of a KV head, and the rows of q that read it. */
 struct kvc_read {
-    kvc_u8 *shared; /* the pieces */
+    kvc_u8 *shared; /* memory of the pieces */
     kvc_bytes *keys;
     float (*score)[KVC_TILE];       /* scores of a query, then its weights */
     kvc_u32 (*seen)[KVC_TILE / 32]; /* for each row, one bit per entry */
     kvc_u32 *reads;                 /* for each row, the number of entries that it sees */
     kvc_u32 bytes, stride, per,
-        unit; /* bytes of an entry; its stride in shared memory; entries per piece; bytes per copy */
-    kvc_u32 count, pieces, value_at; /* entries of the tile; pieces of its keys, and as many of its values; offset from
-                                        a key to its value */
+        unit; /* size of an entry in bytes; stride of entries in shared memory; entries per piece; bytes per copy */
+    kvc_u32 count, pieces, value_at; /* count: entries of the tile; pieces: pieces of its keys, and of its values;
+                                      * value_at: offset from a key to its value */
     kvc_u32 i0, here;                /* the block's first row; its number of rows */
     kvc_u32 heads, group, h, d, tile, tiles;
     bool full; /* true if every row sees every entry */
 };
 
-/* Some of the block's queries. Query n is row n / group and head n % group. Missing queries repeat query 0. */
+/* Some of the block's queries. Query n belongs to row n / group and head n % group. After the last query, query 0 is
+ * repeated. */
 template <int Q> struct kvc_read_some { kvc_u32 q0, queries, row_of[Q], head_of[Q]; };
 
 /* Copies piece i. The pieces of keys come first, then the pieces of values. Entries without a key are skipped. */
@@ -41,13 +43,13 @@ KVC_DEVICE void kvc_read_load(const struct kvc_read &t, kvc_u32 i) {
     kvc_async_commit();
 }
 
-/* Return channel c of an entry in shared memory, and channels c to c + 7 (c is a multiple of 8). */
+/* Return channel c of an entry in shared memory, and channels c .. c + 7 (c is a multiple of 8). */
 template <kvc_u32 type> KVC_DEVICE float kvc_read_value(const kvc_u8 *row, kvc_u32 c) {
     return type == KVC_K_F16 ? kvc_half_of(((const kvc_u16 *)row)[c]) : kvc_plain_value(type, row, c);
 }
 template <kvc_u32 type> KVC_DEVICE struct kvc_lanes kvc_read_part(const kvc_u8 *row, kvc_u32 c) {
     struct kvc_lanes p;
-    if (type == KVC_K_F16) { /* rows begin at multiples of 16 */
+    if (type == KVC_K_F16) { /* rows begin at multiples of 16 bytes */
         uint4 v = *(const uint4 *)(row + 2 * c);
         kvc_u32 w[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
@@ -86,7 +88,7 @@ KVC_DEVICE void kvc_read_measure(struct kvc_read &t) {
         t.full = t.full && t.reads[r] == t.count;
 }
 
-/* Computes the scores of some queries. q is the whole array, and `row` is the launch's first row in it. */
+/* Computes the scores of some queries. q is the array of all rows, and `row` is the launch's first row in it. */
 template <kvc_u32 type, int Q>
 KVC_DEVICE void kvc_read_scores(const struct kvc_read &t, const struct kvc_read_some<Q> &some, const float *q,
                                 kvc_u32 row, float scale) {
@@ -127,7 +129,7 @@ KVC_DEVICE void kvc_read_scores(const struct kvc_read &t, const struct kvc_read_
     }
 }
 
-/* Computes the weights. A warp computes one query. */
+/* Computes the weights. Each warp computes those of one query. */
 template <int Q>
 KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read_some<Q> &some, float cap,
                                  float *tile_m, float *tile_l) {
@@ -146,7 +148,8 @@ KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read
                 m = kvc_max(m, t.score[n][w * 32 + lane]);
         for (int w = 16; w > 0; w /= 2)
             m = kvc_max(m, __shfl_xor_sync(0xffffffffu, m, w));
-        m = __shfl_sync(0xffffffffu, m, 0); /* if one is NaN, the lanes may differ; all use the result of lane 0 */
+        m = __shfl_sync(0xffffffffu, m, 0); /* if a score is NaN, the lanes' results may differ, so all use that of lane
+                                             * 0 */
         for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
             if (mask[w] >> lane & 1) {
                 float p = kvc_exp(t.score[n][w * 32 + lane] - m);
@@ -162,7 +165,7 @@ KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read
     }
 }
 
-/* Computes sums of values. A work-item computes one or two channels for all queries. */
+/* Computes the sums of values. A work-item computes one or two channels for all queries. */
 template <kvc_u32 type, int Q>
 KVC_DEVICE void kvc_read_values(const struct kvc_read &t, const struct kvc_read_some<Q> &some, float (&o)[2][Q]) {
     kvc_u32 id = KVC_LOCAL_ID();
@@ -172,7 +175,7 @@ KVC_DEVICE void kvc_read_values(const struct kvc_read &t, const struct kvc_read_
         const kvc_u8 *piece = t.shared + i % KVC_READ_PIECES * KVC_READ_BYTES;
         kvc_u32 j0 = (i - t.pieces) * t.per, end = t.count - j0 < t.per ? t.count - j0 : t.per;
         kvc_async_wait<KVC_READ_PIECES - 2>();
-        KVC_BARRIER(); /* also waits for the weights */
+        KVC_BARRIER(); /* this barrier also waits for the weights */
         kvc_read_load(t, i + KVC_READ_PIECES - 1);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
@@ -205,8 +208,8 @@ KVC_DEVICE void kvc_read_values(const struct kvc_read &t, const struct kvc_read_
     }
 }
 
-/* Finds the entries that a block reads. Returns false to all of its work-items if there are none. A block has rows_each
- * rows. Grid: (tiles, KV heads, rows / rows_each). */
+/* Finds the entries that a block reads. If there are none, returns false to all work-items of the block. A block has
+ * rows_each rows. Grid: (tiles, KV heads, rows / rows_each). */
 KVC_DEVICE bool kvc_read_find(struct kvc_read &t, const struct kvc_arena_view &arena, const struct kvc_head_view &head,
                               kvc_u32 align, const kvc_u32 *read_count, const kvc_u32 *read_index, kvc_u32 read_stride,
                               const kvc_i32 *positions, const kvc_u32 *causal_offset, kvc_u32 row, kvc_u32 rows,
@@ -226,7 +229,7 @@ KVC_DEVICE bool kvc_read_find(struct kvc_read &t, const struct kvc_arena_view &a
         t.reads[id] = 0;
     KVC_BARRIER();
     /* Find the entries that each row sees, and the address of each key that any row sees. */
-    for (kvc_u32 j = id; j < KVC_TILE; j += KVC_GROUP) { /* whole warps take part */
+    for (kvc_u32 j = id; j < KVC_TILE; j += KVC_GROUP) { /* all work-items of a warp take part */
         kvc_u32 slot = KVC_MASKED;
         for (kvc_u32 r = 0; r < t.here; r++) {
             struct kvc_query_view view =
@@ -281,7 +284,7 @@ KVC_DEVICE void kvc_read_tile(const struct kvc_read &t, const float *q, kvc_u32 
         KVC_BARRIER();
         kvc_read_weights<Q>(t, some, cap, tile_m, tile_l);
         kvc_read_values<type, Q>(t, some, o);
-        KVC_BARRIER(); /* the pieces and weights are reused */
+        KVC_BARRIER(); /* waits, because the pieces and weights are overwritten next */
         kvc_async_wait<0>();
 #pragma unroll
         for (int half = 0; half < 2; half++)
@@ -294,7 +297,7 @@ KVC_DEVICE void kvc_read_tile(const struct kvc_read &t, const float *q, kvc_u32 
     }
 }
 
-#define KVC_READ_ROWS 16 /* maximum rows of a block */
+#define KVC_READ_ROWS 16 /* maximum number of rows of a block */
 #define KVC_READ_FIND(align)                                                                                           \
     kvc_read_find(t, arena, head, align, read_count, read_index, read_stride, positions_buffer + positions_offset,     \
                   causal_offset_buffer + causal_offset_offset, row, rows, rows_each, heads, kv_heads, window,          \
@@ -319,7 +322,7 @@ KVC_READ_KERNEL(f32, KVC_K_F32, 16)
 KVC_READ_KERNEL(f16, KVC_K_F16, 16)
 KVC_READ_KERNEL(q8_0, KVC_K_Q8_0, 16)
 
-/* Grid: (query heads, rows). Merges tiles in ascending order. The factors of many tiles are loaded at a time. */
+/* Merges tiles in ascending order. The factors of KVC_MERGED tiles are loaded at a time. Grid: (query heads, rows). */
 #define KVC_MERGED 1024 /* tiles at a time */
 KVC_GROUP_KERNEL(read_merge)
 (KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles, kvc_u32 heads, kvc_u32 d,

@@ -1,20 +1,21 @@
-/* read_int8.h - attention over Q8_0 entries in integers with CUDA's own kernel (core/base/canon.h). A block reads a
- * tile as in read.h, for eight queries at a time. A row has an even number of groups, because its size is a multiple of
- * 4; so the quants of odd groups are aligned to 4 bytes, and those of even groups end before the next group. */
+/* read_int8.h - attention over Q8_0 entries in integer arithmetic (core/base/canon.h) with CUDA's own kernel. A block
+ * reads a tile as in read.h, for eight queries at a time. The size of a row is a multiple of 4 bytes, so a row has an
+ * even number of groups. The quants of odd groups are therefore aligned to 4 bytes, and those of even groups are
+ * followed by another group. */
 
 #define KVC_READ_QUERIES 8
-#define KVC_READ_GROUPS 8u       /* maximum groups of an entry */
-#define KVC_READ_WEIGHT_WORDS 80 /* maximum groups of a piece's entries, divided by four */
+#define KVC_READ_GROUPS 8u       /* maximum number of groups of an entry */
+#define KVC_READ_WEIGHT_WORDS 80 /* largest number of groups in a piece, over all its entries, divided by four */
 
-/* What a block shares beside struct kvc_read. Element x of `four` holds the weights of four entries as two digits of
- * seven bits, for one group of channels and one query. */
+/* The memory that a block shares in addition to struct kvc_read. An element of `four` holds the weights of four entries
+ * for one group of channels and one query, as two digits of seven bits. */
 struct kvc_read_int8 {
     kvc_u32 (*top)[KVC_READ_GROUPS]; /* for each row, the largest scale of each group of channels */
     float (*inverse)[KVC_READ_GROUPS];
     uint2 *four;
 };
 
-/* Loads four quants from byte `at` of an entry in shared memory. */
+/* Loads the four quants at byte `at` of an entry in shared memory. */
 KVC_DEVICE kvc_u32 kvc_read_word(const kvc_u8 *row, kvc_u32 at) {
     const kvc_u32 *word = (const kvc_u32 *)(row + at / 4 * 4);
     const kvc_u32 low = word[0];
@@ -35,7 +36,8 @@ KVC_DEVICE struct kvc_group kvc_read_group(const kvc_u8 *row, kvc_u32 b, kvc_u32
     return group;
 }
 
-/* Computes the scores of some queries. A warp computes two of them, and a work-item one entry at a time. */
+/* Computes the scores of some queries. A warp computes two queries, and each of its work-items computes one entry at a
+ * time. */
 KVC_DEVICE void kvc_read_scores_int8(const struct kvc_read &t, const struct kvc_read_some<KVC_READ_QUERIES> &some,
                                      const struct kvc_query &queries, float scale) {
     const int each = KVC_READ_QUERIES / (KVC_GROUP / 32);
@@ -69,7 +71,7 @@ KVC_DEVICE void kvc_read_scores_int8(const struct kvc_read &t, const struct kvc_
     }
 }
 
-/* Computes the largest scales of values, one row and group of channels with each warp. */
+/* Computes the largest scales of the values. A warp computes one row and one group of channels. */
 KVC_DEVICE void kvc_read_tops(const struct kvc_read &t, const struct kvc_read_int8 &w) {
     const kvc_u32 lane = KVC_LOCAL_ID() % 32, groups = kvc_groups_of(t.d);
     for (kvc_u32 i = KVC_LOCAL_ID() / 32; i < t.here * groups; i += KVC_GROUP / 32) {
@@ -90,14 +92,14 @@ KVC_DEVICE void kvc_read_tops(const struct kvc_read &t, const struct kvc_read_in
     }
 }
 
-/* Computes the integer weights of the entries of a piece of values, of which the first is j0. */
+/* Computes the integer weights of the entries of a piece of values. The piece's first entry is j0. */
 KVC_DEVICE void kvc_read_weigh(const struct kvc_read &t, const struct kvc_read_int8 &w,
                                const struct kvc_read_some<KVC_READ_QUERIES> &some, const kvc_u8 *piece, kvc_u32 j0) {
     const kvc_u32 fours = t.per / 4, all = kvc_groups_of(t.d) * KVC_READ_QUERIES * fours;
     for (kvc_u32 x = KVC_LOCAL_ID(); x < all; x += KVC_GROUP) {
         const kvc_u32 in = x % fours * 4, n = x / fours % KVC_READ_QUERIES, b = x / fours / KVC_READ_QUERIES;
         const kvc_u32 r = n < some.queries ? (some.q0 + n) / t.group : 0, j = j0 + in;
-        /* The four entries have neighbouring bits of one word, because j is a multiple of four. */
+        /* The bits of the four entries are neighbours within one word, because j is a multiple of four. */
         const kvc_u32 seen = n < some.queries && j < t.count ? t.seen[r][j / 32] >> j % 32 : 0u;
         uint2 four = {0u, 0u};
         for (kvc_u32 i = 0; i < 4; i++)
@@ -111,8 +113,8 @@ KVC_DEVICE void kvc_read_weigh(const struct kvc_read &t, const struct kvc_read_i
     }
 }
 
-/* Computes and writes the sums of values. A work-item sums four channels for at most four queries: word k of the
- * entries, and the queries n0, n0 + step, .. Entries that are not loaded have the weight 0. */
+/* Computes and writes the sums of values. A work-item sums four channels (word k of the entries) for at most four
+ * queries (n0, n0 + step and so on). Entries that are not loaded have weight 0. */
 KVC_DEVICE void kvc_read_values_int8(const struct kvc_read &t, const struct kvc_read_int8 &w,
                                      const struct kvc_read_some<KVC_READ_QUERIES> &some, float *tile_o) {
     const kvc_u32 words = t.d / 4, step = KVC_GROUP / words, k = KVC_LOCAL_ID() % words, n0 = KVC_LOCAL_ID() / words;
@@ -127,7 +129,7 @@ KVC_DEVICE void kvc_read_values_int8(const struct kvc_read &t, const struct kvc_
         const kvc_u8 *piece = t.shared + p % KVC_READ_PIECES * KVC_READ_BYTES;
         const kvc_u32 j0 = (p - t.pieces) * t.per, end = t.count - j0 < t.per ? t.count - j0 : t.per;
         kvc_async_wait<KVC_READ_PIECES - 2>();
-        KVC_BARRIER(); /* also waits for exp(s - m), and for the last piece's sums */
+        KVC_BARRIER(); /* this barrier also waits for exp(s - m), and for the last piece's sums */
         kvc_read_load(t, p + KVC_READ_PIECES - 1);
         kvc_read_weigh(t, w, some, piece, j0);
         KVC_BARRIER();
@@ -187,7 +189,7 @@ KVC_GROUP_KERNEL(read_int8)(KVC_ATTENTION, KVC_QUERIES, kvc_u32 rows, kvc_u32 ro
         KVC_BARRIER();
         kvc_read_weights<KVC_READ_QUERIES>(t, some, cap, tile_m_buffer + tile_m_offset, tile_l_buffer + tile_l_offset);
         kvc_read_values_int8(t, w, some, tile_o_buffer + tile_o_offset);
-        KVC_BARRIER(); /* the pieces and weights are reused */
+        KVC_BARRIER(); /* waits, because the pieces and weights are overwritten next */
         kvc_async_wait<0>();
     }
 }

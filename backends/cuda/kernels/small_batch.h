@@ -1,18 +1,19 @@
-/* small_batch.h - linear layers for few rows: one pass over the weights for up to 8 rows. A block computes 32 outputs
- * with a team of four work-items each. Weights are copied to shared memory in the file's layout, in vectors of 16 bytes
- * and in four stages. */
+/* small_batch.h - linear layers for few rows: one pass over the weights for up to 8 rows. A block computes 32 outputs,
+ * each with a team of four work-items. Weights are copied to shared memory in the file's layout, in vectors of 16
+ * bytes. Shared memory has room for four stages. */
 
 template <kvc_u32 type>
-struct kvc_small_batch; /* values and bytes of one stage; stride: bytes from row to row in shared memory */
+struct kvc_small_batch; /* values: of one stage; bytes: size of one stage; stride: bytes from row to row in shared
+                         * memory */
 #define KVC_SMALL_BATCH_TYPE(type, values_, bytes_, stride_)                                                           \
     template <> struct kvc_small_batch<type> {                                                                         \
         static constexpr kvc_u32 values = values_, bytes = bytes_, stride = stride_;                                   \
     };
-/* strides are 64 more than a multiple of 128, so that no two teams share banks */
+/* strides are 64 more than a multiple of 128, so that no two teams use the same banks */
 KVC_SMALL_BATCH_TYPE(KVC_K_F32, 64, 256, 320)
 KVC_SMALL_BATCH_TYPE(KVC_K_F16, 128, 256, 320)
 KVC_SMALL_BATCH_TYPE(KVC_K_BF16, 128, 256, 320)
-/* Block types: a stage has 256 values. The stride is an odd number of vectors, so that here too no two teams share
+/* Block types: a stage has 256 values. The stride is an odd number of vectors, so that no two teams use the same
  * banks. */
 #define KVC_SMALL_BATCH_BLOCKS(a, NAME, name, gguf, elements, bytes, ...)                                              \
     KVC_SMALL_BATCH_TYPE(KVC_K_##NAME, 256, 256 / (elements) * (bytes),                                                \
@@ -21,7 +22,7 @@ KVC_ALL_BLOCK_TYPES(KVC_SMALL_BATCH_BLOCKS, )
 
 #define KVC_SMALL_BATCH_STAGES 4
 
-/* Returns this work-item's 8 values of step s of a stage. F32, F16 and BF16 are aligned to 16 bytes. */
+/* Returns this work-item's 8 values of step s of a stage. Rows of F32, F16 and BF16 are aligned to 16 bytes. */
 template <kvc_u32 type> KVC_DEVICE struct kvc_lanes kvc_small_batch_part(const kvc_u8 *at, kvc_u32 s, kvc_u32 worker) {
     struct kvc_lanes p;
     if (type == KVC_K_F32) {
@@ -58,8 +59,8 @@ KVC_DEVICE void kvc_small_batch_load(kvc_u8 *stage, const kvc_u8 *w, kvc_u64 row
     kvc_async_commit();
 }
 
-/* Adds the products of the first `steps` steps of a stage. x begins at the stage's first value of this work-item's
- * lanes. */
+/* Adds the products of the first `steps` steps of a stage. x points to the first value of the stage that belongs to
+ * this work-item's lanes. */
 template <kvc_u32 type, int R>
 KVC_DEVICE void kvc_small_batch_steps(struct kvc_lanes *sum, const kvc_u8 *at, const float *x, kvc_u64 K, kvc_u32 here,
                                       kvc_u32 steps, kvc_u32 worker) {
@@ -83,8 +84,8 @@ KVC_DEVICE void kvc_small_batch_steps(struct kvc_lanes *sum, const kvc_u8 *at, c
     }
 }
 
-/* Grid: (outputs / 32, rows / R). K is a multiple of 8. x and rows of F32, F16 and BF16 are aligned to 16 bytes. The
- * last values of a row therefore fill whole work-items. */
+/* K is a multiple of 8, so the last values of a row fill whole work-items. x and rows of F32, F16 and BF16 are aligned
+ * to 16 bytes. Grid: (outputs / 32, rows / R). */
 template <kvc_u32 type, int R>
 KVC_DEVICE void kvc_small_batch_rows(kvc_u8 *shared, float *y, const float *x, const kvc_u8 *w, kvc_u64 row_bytes,
                                      kvc_u64 K, kvc_u64 N, kvc_u64 first, kvc_u64 count, const float *bias,

@@ -1,6 +1,6 @@
 /* small_batch_int8.h - linear layers with 8-bit activations for few rows: one pass over the weights for up to 8 rows. A
- * block computes KVC_SMALL_INT8_OUTPUTS outputs with a team of eight work-items each, one lane per work-item. Weights
- * pass through shared memory as in small_batch.h. */
+ * block computes KVC_SMALL_INT8_OUTPUTS outputs, each with a team of eight work-items. A work-item computes one lane.
+ * Weights pass through shared memory as in small_batch.h. */
 
 /* A row's block of 32 activations, which a work-item loads while it waits for the weights. */
 struct kvc_small_int8_x {
@@ -23,7 +23,7 @@ KVC_DEVICE struct kvc_small_int8_x kvc_small_int8_load(const kvc_u32 *quant, con
     return x;
 }
 
-/* Adds the products of one block of weights, in two halves, to a lane. */
+/* Adds the products of one block of weights to a lane, one half of the block after the other. */
 template <kvc_u32 type>
 KVC_DEVICE float kvc_small_int8_add(float lane, const struct kvc_half_weights (&w)[2],
                                     const struct kvc_small_int8_x &x) {
@@ -91,7 +91,7 @@ KVC_DEVICE void kvc_small_int8_rows(kvc_u8 *shared, float *y, const kvc_u32 *qua
 #pragma unroll
     for (int r = 0; r < R; r++) {
         float value = lane[r];
-        for (int distance = KVC_INT8_LANES / 2; distance > 0; distance /= 2) /* a + b and b + a have the same bits */
+        for (int distance = KVC_INT8_LANES / 2; distance > 0; distance /= 2) /* a + b and b + a are bit-identical */
             value = value + __shfl_xor_sync(0xffffffffu, value, distance, KVC_INT8_LANES);
         if (l == 0 && n < count && r < (int)here)
             y[(row0 + r) * N + first + n] = bias ? value + bias[first + n] : value;
