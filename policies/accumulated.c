@@ -7,7 +7,7 @@
 
 uint32_t kvc_accumulated_columns(const struct kvc_values *values) {
     (void)values;
-    return 2; /* the sum over the current tile of queries, and the sum over all earlier tiles */
+    return 2; /* two columns: the sum over the current tile of queries, and the sum over all earlier tiles */
 }
 
 enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values, uint64_t first,

@@ -1,4 +1,5 @@
-/* adakv.c - snapkv with a layer's budget divided among its heads by their scores (docs/reference/methods/adakv.md). */
+/* adakv.c - `snapkv`, with a layer's budget divided among its heads by their scores
+ * (docs/reference/methods/adakv.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {
@@ -43,6 +44,6 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    /* the bound of the mean over a layer's heads; a single head may hold more */
+    /* this bound holds for the mean over a layer's heads; a single head may hold more */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_HEADS},
     .prompt = adakv_prompt};

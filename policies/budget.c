@@ -9,7 +9,7 @@
 
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error) {
     if (kvc_value_is_share(values, "budget"))
-        return KVC_OK; /* kvc_budget raises a percentage to part + 1 entries if necessary */
+        return KVC_OK; /* kvc_budget returns at least part + 1 entries for any percentage */
     const int64_t budget = kvc_value_int(values, "budget"), taken = kvc_value_int(values, part);
     if (budget > taken)
         return KVC_OK;

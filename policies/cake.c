@@ -18,15 +18,15 @@ static const struct kvc_option options[] = {
     {"tau2", KVC_OPTION_REAL, "1", 0.05, 100, NULL, "temperature of the variance in a layer's share"},
     KVC_OPTIONS_END};
 
-/* The data of one layer that the prompt has passed. */
+/* A layer whose rows of the prompt are computed. */
 struct cake_layer {
     uint32_t number;
-    uint64_t older;  /* entries outside the window at the end of the prompt */
-    double P;        /* preference */
+    uint64_t older;  /* entries outside the window when the prompt was complete */
+    double P;        /* the layer's preference */
     uint64_t budget; /* entries kept outside the window */
 };
 struct cake {
-    uint64_t mean; /* the budget without the window, B - w */
+    uint64_t mean; /* B - w: the mean budget without the window */
     struct cake_layer layer[];
 };
 
@@ -43,11 +43,12 @@ static bool state_fits(const struct kvc_values *values, const struct kvc_geometr
 
 static uint32_t cake_columns(const struct kvc_values *values) {
     (void)values;
-    return 1; /* the score of each entry: an earlier layer reads the column when it shrinks after a later layer */
+    return 1; /* the score of each entry: when a later layer is computed, an earlier layer may have to evict more, and
+               * reads this column */
 }
 
-/* Distributes `amount` entries evenly among the layers whose budget is below `older`. The lowest of these layers get
- * the remainder, one entry each. */
+/* Adds `amount` entries evenly to the budgets of the layers whose budget is below `older`. The remainder goes to the
+ * lowest of these layers, one entry each. */
 static void cake_give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     uint64_t receivers = 0, each, more;
     for (uint32_t i = 0; i < n; i++)
@@ -65,8 +66,8 @@ static void cake_give(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     }
 }
 
-/* Removes `amount` entries evenly from the layers whose budget exceeds 1. The lowest of these layers lose the
- * remainder, one entry each. */
+/* Subtracts `amount` entries evenly from the budgets above 1. The remainder is taken from the lowest of these layers,
+ * one entry each. */
 static void cake_take(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     uint64_t givers = 0, each, more;
     for (uint32_t i = 0; i < n; i++)
@@ -84,13 +85,13 @@ static void cake_take(struct cake_layer *layer, uint32_t n, uint64_t amount) {
     }
 }
 
-/* Divides `slots` entries (without the windows) among n layers. */
+/* Divides `slots` entries, which do not include the windows, among n layers. */
 static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
     double sum = 0.0;
     uint64_t cut = 0, all = 0;
     for (uint32_t i = 0; i < n; i++)
         sum += layer[i].P;
-    const bool some = sum > 0.0 && isfinite(sum); /* otherwise all layers get equal shares */
+    const bool some = sum > 0.0 && isfinite(sum); /* if not, all layers get equal shares */
     for (uint32_t i = 0; i < n; i++) {
         const uint64_t share = (uint64_t)floor((some ? layer[i].P / sum : 1.0 / (double)n) * (double)slots);
         layer[i].budget = kvc_min_u64(share, layer[i].older);
@@ -106,7 +107,7 @@ static void share_out(struct cake_layer *layer, uint32_t n, uint64_t slots) {
         cake_take(layer, n, all - slots);
 }
 
-/* Stores the current layer's scores in its column, and computes its preference from them. */
+/* Stores the current layer's scores in its state column and computes the layer's preference. */
 static enum kvc_status cake_look(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t window = kvc_window_rows(values, info);
@@ -159,7 +160,7 @@ static enum kvc_status cake_prompt(struct kvc_stage *stage, const struct kvc_val
     cake->layer[here].number = info->layer;
     cake->layer[here].older = info->held > window ? info->held - window : 0;
     enum kvc_status status = KVC_OK;
-    bool above = false; /* a layer holds more than B entries, so the budgets apply */
+    bool above = false; /* true if a layer holds more than B entries, so that the budgets apply */
     for (uint32_t i = 0; i <= here; i++)
         above = above || cake->layer[i].older > cake->mean;
     if (!above)
@@ -200,7 +201,7 @@ const struct kvc_policy_class kvc_policy_cake = {
     .state_fits = state_fits,
     .queries = kvc_window_queries,
     .columns = cake_columns,
-    /* the bound of the mean over the layers; a single layer may hold more */
+    /* this bound holds for the mean over the layers; a single layer may hold more */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_LAYERS},
     .observe_prompt = cake_look,
     .prompt = cake_prompt};

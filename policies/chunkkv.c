@@ -1,4 +1,4 @@
-/* chunkkv.c - keeps or evicts chunks of neighbouring entries, by another method's scores
+/* chunkkv.c - keeps or evicts whole chunks of neighbouring entries, by another method's scores
  * (docs/reference/methods/chunkkv.md). */
 #include "policies/policies.h"
 

@@ -48,7 +48,7 @@ static enum kvc_status compactor_prompt(struct kvc_stage *stage, const struct kv
     const double gone = 1.0 - (double)budget / (double)kvc_max_u64(info->held, 1);
     const float blend = (float)(kvc_value_given(values, "blend") ? kvc_value_real(values, "blend") : gone);
     struct kvc_scores *scores, *leverage;
-    if (info->entries <= budget) /* only write the column, which a later turn reads */
+    if (info->entries <= budget) /* nothing to evict: only writes the column, which a later turn reads */
         return kvc_stage_chunk_mass(stage, sinks, recent, chunk, COLUMN, NULL, error);
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)

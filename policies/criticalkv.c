@@ -1,10 +1,11 @@
-/* criticalkv.c - fills a part of the budget by another method's scores, and the rest by these scores times the
- * contribution of the entry's value to the layer's output (docs/reference/methods/criticalkv.md). */
+/* criticalkv.c - fills a part of the budget with the entries that another method scores highest. For the rest, it
+ * multiplies an entry's score by the contribution of its value to the layer's output
+ * (docs/reference/methods/criticalkv.md). */
 #include "policies/policies.h"
 
 #include <math.h>
 
-#define SINKS 4u /* first entries that scorer=expected always keeps */
+#define SINKS 4u /* number of first entries that the option scorer=expected always keeps */
 
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head, window included"),
@@ -57,7 +58,7 @@ static enum kvc_status score(struct kvc_stage *stage, const struct kvc_values *v
     status =
         kvc_stage_pool(stage, scores, window, (uint32_t)kvc_value_int(values, "kernel"), kvc_pooling_of(values), error);
     const struct kvc_stage_info *info = kvc_stage_info(stage);
-    return status == KVC_OK /* divides each sum by the number of its addends */
+    return status == KVC_OK /* divides each sum by the number of probabilities in it */
                ? kvc_stage_group(stage, scores, (float)(window * (info->heads / info->kv_heads)), scores, error)
                : status;
 }

@@ -95,8 +95,8 @@ static enum kvc_status open_file(const struct kvc_values *values, const struct k
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
 
-/* Copies `count` tokens of the prompt, from token `first` on, to index `at` of tokens, unless tokens is NULL. Returns
- * the index after the last one. */
+/* Copies `count` tokens of the prompt, from token `first` on, to tokens[at] and the following ones, unless `tokens` is
+ * NULL. Returns the index after the last copied token. */
 static uint32_t take_part(const struct kvc_turn *turn, uint64_t first, uint64_t count, uint32_t at, int32_t *tokens) {
     KVC_ASSERT(first + count <= turn->count);
     for (uint64_t i = 0; tokens && i < count; i++)

@@ -24,7 +24,7 @@ static const struct kvc_option options[] = {
      "share of all heads that stream, the lowest scores first; replaces threshold"},
     KVC_OPTIONS_END};
 
-/* Scores of all KV heads, and which heads are streaming heads: score and streams are [layers, heads]. */
+/* The scores of all KV heads: score [layers, heads]. streams [layers, heads] tells which heads are streaming heads. */
 struct duo {
     size_t layers, heads, capacity;
     float *score;
@@ -73,7 +73,7 @@ struct scored {
     size_t head;
 };
 
-/* Orders by ascending score; among equal scores, the last head comes first. */
+/* Orders heads by ascending score; among equal scores, the last head comes first. */
 static int duo_compare(const void *a, const void *b) {
     const struct scored *x = a, *y = b;
     if (x->score != y->score)
@@ -81,8 +81,8 @@ static int duo_compare(const void *a, const void *b) {
     return x->head > y->head ? -1 : x->head < y->head;
 }
 
-/* Marks the streaming heads: the heads with scores below the threshold or, with sparsity, the heads with the lowest
- * scores. */
+/* Marks the streaming heads: with a threshold, the heads whose scores are below it; with the option `sparsity`, the
+ * heads with the lowest scores. */
 static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *values, struct kvc_error *error) {
     const size_t n = duo->layers * duo->heads;
     KVC_ASSERT(n > 0 && duo->score);
@@ -105,7 +105,7 @@ static enum kvc_status mark_streaming(struct duo *duo, const struct kvc_values *
     return KVC_OK;
 }
 
-/* Makes scores for file=every-other: alternately 0 and 1. */
+/* Makes scores for the option file=every-other: 0 and 1 in turn. */
 static enum kvc_status make_scores(struct duo *duo, size_t layers, size_t heads, struct kvc_error *error) {
     duo->score = malloc(layers * heads * sizeof *duo->score);
     if (!duo->score)
@@ -182,7 +182,7 @@ static enum kvc_status load_model(const struct kvc_values *values, const struct 
     return KVC_OK;
 }
 
-/* The state of a session: which heads are streaming heads [layers, heads]. */
+/* The state of a session: [layers, heads], true for streaming heads. */
 struct streams {
     size_t heads;
     bool streams[];
@@ -230,8 +230,8 @@ static double duo_entries(const struct kvc_values *values, const struct kvc_laye
     return (double)kvc_min_u64(prompt + steps, some);
 }
 
-/* Returns the number of lists that keep all entries. If the file cannot be read, counts every list, because an estimate
- * must not be too low. */
+/* Returns the number of lists that keep all entries. If the file cannot be read, returns the number of all lists,
+ * because an estimate must not be too low. */
 static uint32_t duo_whole(const struct kvc_values *values, const struct kvc_layer_context *context) {
     struct duo *duo;
     size_t streaming = 0;

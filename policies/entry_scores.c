@@ -1,5 +1,5 @@
-/* entry_scores.c - evicts by scores that need no query, for random, knorm and keydiff. Also computes the scores of
- * these methods or of snapkv, for chunkkv and criticalkv. */
+/* entry_scores.c - evicts by scores that need no query, for the methods `random`, `knorm` and `keydiff`. Also computes
+ * scores for `chunkkv` and `criticalkv`, as one of these methods or `snapkv` would. */
 #include "policies/policies.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* every_steps.c - evicts every `every` decode steps, for snapkv-decode and rkv. A ring buffer contains the attention
- * rows of the last queries, and the sum of the rows scores the entries. */
+/* every_steps.c - evicts once in `every` decode steps, for `snapkv-decode` and `rkv`. A ring buffer contains the
+ * attention rows of the last queries. An entry's score is the sum over these rows. */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@ static uint64_t every_steps_bound(const struct kvc_values *values, uint64_t prom
     return kvc_window_budget(values, prompt) + kvc_min_u64(steps, kvc_every(values));
 }
 
-/* Between evictions, which occur every `every` steps, a list grows even above the budget. */
+/* Between two evictions, which are `every` steps apart, a list may exceed the budget. */
 double kvc_every_entries(const struct kvc_values *values, double first, uint64_t budget, uint64_t steps) {
     const uint64_t since = steps % kvc_every(values), last = steps - since;
     return (last ? fmin(first + (double)last, (double)budget) : first) + (double)since;
@@ -33,7 +33,7 @@ enum kvc_status kvc_every_scores(struct kvc_stage *stage, const struct kvc_value
                                  struct kvc_scores **scores, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint32_t window = kvc_window_queries(values), every = kvc_every(values);
-    const uint64_t ahead = (every - info->step % every) % every; /* steps until the next eviction */
+    const uint64_t ahead = (every - info->step % every) % every; /* number of steps until the next eviction */
     const int64_t recent = kind == KVC_ROW_LOGITS ? (int64_t)info->now - window : INT64_MAX;
     enum kvc_status status = KVC_OK;
     *scores = NULL;

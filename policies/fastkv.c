@@ -1,4 +1,4 @@
-/* fastkv.c - evicts as snapkv does, and computes only the important tokens of the prompt in upper layers
+/* fastkv.c - evicts as `snapkv` does. In upper layers it computes only the important tokens of the prompt
  * (docs/reference/methods/fastkv.md). */
 #include "policies/policies.h"
 
@@ -67,7 +67,7 @@ static enum kvc_status make_scores(struct kvc_stage *stage, const struct kvc_val
 
 /* ---- token pruning: which rows are kept ---- */
 
-/* A row of the turn with its score, sorted by descending score, then by ascending row. */
+/* A row of the turn, with its score. Candidates are sorted by descending score, then by ascending row. */
 struct candidate {
     float score;
     uint32_t row, key;
@@ -85,8 +85,8 @@ static int fastkv_ascending(const void *left, const void *right) {
     return a < b ? -1 : a > b;
 }
 
-/* Adds one head's scores to the candidates, the rows before the window. The turn's entries are the newest entries of
- * the head. */
+/* Adds one head's scores to those of the candidates, which are the rows before the window. The turn's entries are the
+ * newest entries of the head. */
 static enum kvc_status add_head(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head, float *values,
                                 struct candidate *candidates, uint32_t count, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);

@@ -25,8 +25,8 @@ static double h2o_entries(const struct kvc_values *values, const struct kvc_laye
     return keeps_prompt(values) ? context->from + (double)kvc_min_u64(steps, budget) : (double)budget;
 }
 
-/* Adds the current rows' attention to the sums. With prompt=keep, only sums of the answer's entries matter, and those
- * begin with the answer. */
+/* Adds the current rows' attention to the sums. With the option prompt=keep, only the answer's entries may be evicted,
+ * so their sums begin with the answer. */
 static enum kvc_status h2o_attended(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     return keeps_prompt(values) ? KVC_OK : kvc_stage_accumulate(stage, 0, 0.0f, 0, error);
 }

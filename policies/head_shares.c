@@ -1,4 +1,4 @@
-/* head_shares.c - divides a layer's entries among its heads by their scores, for adakv and kvzip. */
+/* head_shares.c - divides a layer's entries among its heads by their scores, for the methods `adakv` and `kvzip`. */
 #include "policies/policies.h"
 
 #include "core/base/assert.h"

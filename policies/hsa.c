@@ -1,5 +1,5 @@
-/* hsa.c - hybrid sparse attention: reads the pages of entries with the highest bounds, which it computes from the
- * query's largest channels (docs/reference/methods/hsa.md). */
+/* hsa.c - hybrid sparse attention: reads the pages of entries with the highest upper bounds for scores. It computes
+ * these bounds from the query's largest channels (docs/reference/methods/hsa.md). */
 #include "policies/policies.h"
 
 #include <math.h>

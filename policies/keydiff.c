@@ -1,4 +1,4 @@
-/* keydiff.c - keeps the keys least similar to the mean key (docs/reference/methods/keydiff.md). */
+/* keydiff.c - keeps the entries whose keys are least similar to the mean key (docs/reference/methods/keydiff.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head"), KVC_NEWEST_OPTION,

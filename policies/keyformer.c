@@ -17,7 +17,8 @@ static const struct kvc_option options[] = {
     {"seed", KVC_OPTION_INT, "-1", -1, 9007199254740992.0, NULL, "seed of the noise; -1: the session's"},
     KVC_OPTIONS_END};
 
-/* Returns the temperature, which is linear in the decode steps. Computes it in double precision and rounds it once. */
+/* Returns the temperature, a linear function of the number of decode steps. It is computed in double precision and
+ * rounded once. */
 static float tau_of(const struct kvc_values *values, const struct kvc_stage_info *info) {
     const double from = kvc_value_real(values, "tau_init"), to = kvc_value_real(values, "tau_end");
     const int64_t given = kvc_value_int(values, "steps");

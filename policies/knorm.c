@@ -1,4 +1,4 @@
-/* knorm.c - keeps the keys of smallest length (docs/reference/methods/knorm.md). */
+/* knorm.c - keeps the entries with the shortest keys (docs/reference/methods/knorm.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head"), KVC_NEWEST_OPTION,

@@ -1,5 +1,5 @@
-/* lacache.c - keeps each token in a few neighbouring layers only, which form a ladder, and thins the entries whenever a
- * list is full (docs/reference/methods/lacache.md). */
+/* lacache.c - keeps each token in a few neighbouring layers only, so that the kept tokens form a ladder. Evicts entries
+ * whenever a list is full (docs/reference/methods/lacache.md). */
 #include "policies/policies.h"
 
 #include <math.h>
@@ -14,8 +14,8 @@ static const struct kvc_option options[] = {
     KVC_POSITIONS_OPTION,
     KVC_OPTIONS_END};
 
-/* Each layer keeps `stay` entries and evicts `gone` entries of every `block` neighbouring entries. The kept indices
- * shift from layer to layer. */
+/* Of every `block` neighbouring entries, each layer keeps `stay` and evicts `gone`. The kept indices shift from layer
+ * to layer. */
 struct ladder {
     uint64_t layers, sinks, block, stay, gone;
 };
@@ -73,8 +73,8 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return KVC_OK;
 }
 
-/* `now` is the index at which the next thinning of a list begins; 0 stands for the first index after the sinks. `then`
- * is the value that `now` gets after the planned step. */
+/* `now` is the index at which the next thinning of a list begins; 0 stands for the first index after the sinks. The
+ * planned step changes `now` to `then`. */
 struct cursor {
     uint64_t now, then;
 };
@@ -94,7 +94,7 @@ static bool state_fits(const struct kvc_values *values, const struct kvc_geometr
     return fits;
 }
 
-/* Returns the bound of the mean over the layers; a single layer may hold more. */
+/* Returns a bound for the mean over the layers; a single layer may hold more. */
 static uint64_t lacache_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     return kvc_budget(values, prompt, (uint64_t)kvc_value_int(values, "sinks")) + (steps ? 1 : 0);
 }
@@ -146,8 +146,8 @@ static uint64_t compact(const struct ladder *ladder, uint64_t most, uint64_t lay
 }
 
 /* Returns the size of a list after `steps` decode steps: the list grows until it is thinned, and then grows again. If
- * another method left each list with a different number of entries, the lists are thinned at different steps; the
- * result is then the largest size, just before a thinning. */
+ * another method left different numbers of entries in the lists, they are thinned at different steps. The result is
+ * then the largest size, which a list has just before it is thinned. */
 static double lacache_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                               uint64_t steps) {
     const struct ladder ladder = make_ladder(values, context->actings);
@@ -184,8 +184,8 @@ static uint64_t most_of(const struct kvc_stage_info *info, const struct kvc_valu
     return kvc_budget(values, info->held, least_budget(ladder) - 1) + ladder->gone / 2;
 }
 
-/* Plans which entries of each list are kept. The plan is known before a decode step, because each list gets exactly one
- * more entry. */
+/* Plans which entries of each list are kept. The plan can be made before the decode step, because the step adds exactly
+ * one entry to each list. */
 static enum kvc_status plan(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const struct ladder ladder = make_ladder(values, info->actings);

@@ -1,5 +1,5 @@
-/* list.c - the built-in methods of policies/policies.mk. list.def is generated from it, with one KVC_POLICY(name) for
- * each class kvc_policy_NAME. */
+/* list.c - the list of built-in methods. list.def is generated from policies/policies.mk and has one KVC_POLICY(name)
+ * for each class kvc_policy_NAME. */
 #include "core/base/policy_list.h"
 
 #define KVC_POLICY(name) extern const struct kvc_policy_class kvc_policy_##name;

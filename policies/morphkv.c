@@ -33,8 +33,8 @@ static bool fuses_by_sum(const struct kvc_values *values) {
     return kind_of(values) == KVC_ROW_PROBABILITIES && !strcmp(kvc_value_text(values, "fusion"), "sum");
 }
 
-/* Returns the number of state columns: one per row of the ring buffer and, if the rows are fused by their sum, one per
- * block of rows. */
+/* Returns the number of state columns: one for each row of the ring buffer and, if the option `fusion` is a sum, one
+ * for each block of rows. */
 static uint32_t morphkv_columns(const struct kvc_values *values) {
     return window_of(values) + (fuses_by_sum(values) ? kvc_ring_blocks(window_of(values)) : 0);
 }
@@ -47,7 +47,7 @@ static uint64_t morphkv_bound(const struct kvc_values *values, uint64_t prompt, 
     return budget_of(values, prompt) + kvc_min_u64(steps, surplus(values));
 }
 
-/* Between evictions, which occur every `every` steps, a list grows even above the budget. */
+/* Between two evictions, which are `every` steps apart, a list may exceed the budget. */
 static double morphkv_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                               uint64_t steps) {
     const double budget = (double)budget_of(values, prompt);
@@ -86,7 +86,8 @@ static enum kvc_status write_rows(struct kvc_stage *stage, const struct kvc_valu
                                                     : status;
 }
 
-/* Writes the prompt's last queries into the ring buffer, even if another method evicts after the prompt. */
+/* Writes the prompt's last queries into the ring buffer. This is needed even if another method evicts after the
+ * prompt. */
 static enum kvc_status morphkv_observe(struct kvc_stage *stage, const struct kvc_values *values,
                                        struct kvc_error *error) {
     return write_rows(stage, values, (uint32_t)kvc_min_u64(kvc_stage_info(stage)->turn, window_of(values)), error);

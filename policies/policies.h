@@ -1,5 +1,5 @@
-/* policies.h - the built-in methods and their shared functions. A method uses the stage functions of kvcull/policy.h
- * only. */
+/* policies.h - the built-in methods and their shared functions. Of the library, a method uses only the stage functions
+ * of kvcull/policy.h. */
 #ifndef KVC_POLICIES_POLICIES_H
 #define KVC_POLICIES_POLICIES_H
 
@@ -10,14 +10,15 @@
 /* The largest budget in a policy string: positions have 31 bits. */
 #define KVC_BUDGET_MOST 2147483647.0
 
-/* Checks that the budget exceeds the option `part` (rule 7 of docs/reference/methods.md). */
+/* Checks that the budget is larger than the option `part` (rule 7 of docs/reference/methods.md). */
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error);
 
-/* A check_model function. Fails if keys have fewer than `dims` channels. */
+/* A check_model function: fails if keys have fewer than `dims` channels. */
 enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry, const bool *acts,
                                struct kvc_error *error);
 
-/* Returns the budget for a list of `held` entries. A percentage gives at least part + 1 entries. */
+/* Returns the budget for a list of `held` entries. If the option is a percentage, the result is at least part + 1
+ * entries. */
 uint64_t kvc_budget(const struct kvc_values *values, uint64_t held, uint64_t part);
 
 /* Check that the option `kernel` is odd, and return the option `pooling` as an enum (rule 6 of
@@ -29,7 +30,7 @@ enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
 
 /* clang-format off */
 #define KVC_OPTIONS_END {.name = NULL}
-/* A required budget. */
+/* The option `budget`, which is required. */
 #define KVC_BUDGET_OPTION(help) {"budget", KVC_OPTION_BUDGET, NULL, 1, KVC_BUDGET_MOST, NULL, help}
 #define KVC_SINKS_OPTION(tokens) \
     {"sinks", KVC_OPTION_INT, tokens, 0, KVC_BUDGET_MOST, NULL, "first entries, which are always kept"}
@@ -58,47 +59,49 @@ enum kvc_pooling kvc_pooling_of(const struct kvc_values *values);
 /* clang-format on */
 
 bool kvc_per_head(const struct kvc_values *values); /* returns true for per=head */
-/* Returns true for positions=cache: keys are rotated by their index in the cache, not by their position in the text. */
+/* Returns true for positions=cache: keys are rotated by their index in the cache instead of their position in the
+ * text. */
 bool kvc_positions_in_cache(const struct kvc_values *values);
 
 /* ---- methods that evict by score and always keep the newest entries ---- */
 
 enum kvc_status kvc_check_recent(const struct kvc_values *values, struct kvc_error *error);
-/* kvc_recent_budget returns the budget, which exceeds `recent` if that option is a number. kvc_recent returns the
- * number of newest tokens whose entries are never evicted. */
+/* kvc_recent_budget returns the budget; if the option `recent` is a number, the budget is larger than that number.
+ * kvc_recent returns the number of newest tokens whose entries are never evicted. */
 uint64_t kvc_recent_budget(const struct kvc_values *values, uint64_t held);
 uint64_t kvc_recent(const struct kvc_values *values, uint64_t budget);
-/* The forecast of these methods: the budget, after the prompt and after every step. */
+/* The forecast of these methods: the budget, both after the prompt and after every step. */
 extern const struct kvc_forecast kvc_recent_forecast;
 
-/* h2o and keyformer hold the accumulated attention of each entry in two state columns. They evict the entries with the
- * lowest sums, but no recent entries and none of the `first` oldest, which the budget does not count. */
+/* The methods `h2o` and `keyformer` store the accumulated attention of each entry in two state columns. They evict the
+ * entries with the lowest sums, except the recent ones and the `first` oldest. The `first` oldest entries are not part
+ * of the budget. */
 uint32_t kvc_accumulated_columns(const struct kvc_values *values);
 enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values, uint64_t first,
                                       struct kvc_error *error);
 
-/* random, knorm and keydiff evict after the prompt and after every step, by scores that need no query. They keep the
- * newest entries (KVC_NEWEST_OPTION). */
+/* The methods `random`, `knorm` and `keydiff` evict after the prompt and after every step, by scores that need no
+ * query. They keep the newest entries (KVC_NEWEST_OPTION). */
 enum kvc_status kvc_check_newest(const struct kvc_values *values, struct kvc_error *error);
 extern const struct kvc_forecast kvc_newest_forecast;
 enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
                                   uint64_t seed, struct kvc_error *error);
 
-/* chunkkv and criticalkv use the scores of another method, and the option `scorer` names that method. kvc_scorer_is
- * returns true if the name is `name`. kvc_scorer_scores computes the scores before pooling; snapkv's scores use the
+/* The methods `chunkkv` and `criticalkv` use the scores of the method that their option `scorer` names. kvc_scorer_is
+ * returns true if that is `name`. kvc_scorer_scores computes the scores before pooling; those of `snapkv` use the
  * prompt's last `rows` queries. */
 bool kvc_scorer_is(const struct kvc_values *values, const char *name);
 enum kvc_status kvc_check_scorer(const struct kvc_values *values, struct kvc_error *error);
 enum kvc_status kvc_scorer_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
                                   struct kvc_scores *scores, struct kvc_error *error);
 
-/* Divides a layer's entries, `each` per head on average, among the heads by their scores, for adakv and kvzip. Every
- * head gets at least the share `least`, and keeps its last `tail` entries in addition. */
+/* For the methods `adakv` and `kvzip`. Divides a layer's entries, `each` per head on average, among its heads by their
+ * scores. Every head keeps its last `tail` entries in addition, and its share is at least `least`. */
 enum kvc_status kvc_keep_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t each, uint64_t tail,
                                 double least, struct kvc_error *error);
 
 /* Returns the number of valid rows of a ring buffer: one per token, at most `rows`. Decode steps write rows only if the
- * method holds the decode stage; otherwise only this turn's rows are valid. */
+ * method has the decode stage; otherwise only this turn's rows are valid. */
 static inline uint32_t kvc_ring_filled(const struct kvc_stage_info *info, uint32_t rows) {
     return (uint32_t)kvc_min_u64(info->owns_decode ? info->now : info->turn_tokens, rows);
 }
@@ -107,12 +110,13 @@ static inline uint32_t kvc_ring_filled(const struct kvc_stage_info *info, uint32
 
 enum kvc_status kvc_check_window(const struct kvc_values *values, struct kvc_error *error);
 uint32_t kvc_window_queries(const struct kvc_values *values);
-uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held); /* the result exceeds the window */
+uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held); /* returns the budget, which is larger than
+                                                                             * the window */
 /* Returns the number of this turn's queries in the window. */
 uint32_t kvc_window_rows(const struct kvc_values *values, const struct kvc_stage_info *info);
-/* A `bound` function: the budget, and one entry for each decode step. */
+/* A `bound` function: the budget plus one entry for each decode step. */
 uint64_t kvc_window_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
-extern const struct kvc_forecast kvc_window_forecast; /* kvc_window_bound, for every layer and head */
+extern const struct kvc_forecast kvc_window_forecast; /* uses kvc_window_bound for every layer and head */
 /* Returns a rule that keeps `entries` entries: the window, and the older entries with the highest scores. */
 struct kvc_keep kvc_window_rule(uint64_t entries, uint32_t window, const struct kvc_scores *scores);
 /* Evicts as snapkv's prompt stage does, until `entries` entries are left. */
@@ -124,7 +128,8 @@ enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_valu
 
 /* ---- a file of numbers for each head: duo and triattention ---- */
 
-/* Reads the file `path` that the option names, at most `most` bytes, and appends a NUL. The caller frees *text. */
+/* Reads the file `path`, which the option names. The file has at most `most` bytes; a NUL is appended. The caller frees
+ * *text. */
 enum kvc_status kvc_read_option_file(const char *policy, const char *option, const char *path, uint32_t most,
                                      char **text, struct kvc_error *error);
 

@@ -1,5 +1,5 @@
-/* pyramidkv.c - snapkv with more entries in lower layers and fewer in upper ones (docs/reference/methods/pyramidkv.md).
- */
+/* pyramidkv.c - `snapkv`, with more entries in lower layers and fewer in upper ones
+ * (docs/reference/methods/pyramidkv.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>
@@ -15,13 +15,13 @@ static const struct kvc_option options[] = {
 /* Returns a / b rounded to the nearest integer; a half is rounded up. */
 static uint64_t round_ratio(uint64_t a, uint64_t b) { return a / b + (a % b >= b - a % b); }
 
-/* Returns the number of entries outside the window that a layer keeps. The layer holds `older` such entries, and `mean`
- * is B - w, which is less. The computation uses integers over a common denominator, so that it rounds once. */
+/* Returns how many entries outside the window a layer keeps. The layer has `older` such entries. `mean`, which is B -
+ * w, is less than `older`. The computation uses integers over a common denominator, so that it rounds only once. */
 static uint64_t layer_budget(uint64_t mean, uint64_t older, uint64_t beta, uint64_t layer, uint64_t layers) {
     const uint64_t last = layers - 1;
     if (layers == 1)
         return mean;
-    if (mean * (2 * beta - 1) > older * beta) /* the first layer would keep more entries than it has */
+    if (mean * (2 * beta - 1) > older * beta) /* by this rule the first layer would keep more entries than it has */
         return round_ratio(older * last - layer * 2 * (older - mean), last);
     return round_ratio(mean * ((2 * beta - 1) * last - 2 * layer * (beta - 1)), beta * last);
 }
@@ -31,7 +31,7 @@ static uint64_t kept_by(const struct kvc_values *values, uint64_t held, uint64_t
                         uint64_t layers) {
     const uint64_t budget = kvc_window_budget(values, held);
     if (held <= budget)
-        return held; /* the entries are within the budget of every layer */
+        return held; /* all entries fit in the budget of every layer */
     return layer_budget(budget - window, held - window, (uint64_t)kvc_value_int(values, "beta"), layer, layers) +
            window;
 }
@@ -69,6 +69,6 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
-    /* `bound` is the bound of the mean over the layers; a single layer may hold more */
+    /* `bound` holds for the mean over the layers; a single layer may hold more */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .entries = pyramidkv_entries},
     .prompt = pyramidkv_prompt};

@@ -59,9 +59,9 @@ enum kvc_status kvc_query_stats_draw(const struct kvc_geometry *geometry, struct
 
 struct reader {
     const char *policy, *option, *path;
-    char *next; /* the next line */
+    char *next; /* the start of the next line */
     size_t number;
-    size_t left; /* bytes from `next` on */
+    size_t left; /* number of bytes from `next` on */
     struct kvc_error *error;
 };
 

@@ -1,4 +1,4 @@
-/* quest.c - reads the pages of entries whose keys may score highest (docs/reference/methods/quest.md). */
+/* quest.c - reads the pages of entries whose scores have the highest upper bounds (docs/reference/methods/quest.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

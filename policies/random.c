@@ -1,4 +1,4 @@
-/* random.c - keeps entries drawn at random, the baseline of comparisons (docs/reference/methods/random.md). */
+/* random.c - keeps randomly drawn entries, as a baseline for comparisons (docs/reference/methods/random.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {

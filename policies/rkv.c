@@ -1,5 +1,5 @@
-/* rkv.c - every n decode steps, keeps entries that the last queries attended to and that no other key repeats
- * (docs/reference/methods/rkv.md). */
+/* rkv.c - every n decode steps, keeps the entries that the last queries attended to and whose keys other keys do not
+ * repeat (docs/reference/methods/rkv.md). */
 #include "policies/policies.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static enum kvc_row_kind rkv_kind(const struct kvc_values *values) {
     return strcmp(kvc_value_text(values, "scores"), "logits") ? KVC_ROW_PROBABILITIES : KVC_ROW_LOGITS;
 }
 
-/* Writes the rows of the prompt's last queries. They vote until `window` decode steps have replaced them. */
+/* Writes the rows of the prompt's last queries. They count until `window` decode steps have overwritten them. */
 static enum kvc_status rkv_observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     return kvc_every_observe(stage, values, rkv_kind(values), error);
 }

@@ -1,5 +1,5 @@
-/* rocketkv.c - snapkv after the prompt, then hsa in decode steps, from one budget. rocketkv-mt is the variant for
- * several turns (docs/reference/methods/rocketkv.md). */
+/* rocketkv.c - uses `snapkv` after the prompt and `hsa` in decode steps, with one budget for both. rocketkv-mt is the
+ * variant for several turns (docs/reference/methods/rocketkv.md). */
 #include "policies/policies.h"
 
 #include "core/base/assert.h"

@@ -26,7 +26,7 @@ static enum kvc_status scissorhands_evict(struct kvc_stage *stage, const struct 
     struct kvc_scores *counts;
     enum kvc_status status = kvc_stage_scores(stage, &counts, error);
     if (status == KVC_OK &&
-        filled == rows) { /* the scores are negative counts, because the entries with the highest counts are evicted */
+        filled == rows) { /* the scores are negated counts, because the entries with the highest counts are evicted */
         status = kvc_stage_column_scores(stage, 2 * rows, 1, counts, error);
     } else if (status == KVC_OK) {
         status = kvc_stage_ring_fuse(stage, rows, rows, filled, KVC_ROW_LOW, KVC_FUSE_SUM, recent, counts, error);
@@ -39,7 +39,7 @@ static enum kvc_status scissorhands_evict(struct kvc_stage *stage, const struct 
     return kvc_stage_keep_ring(stage, &keep, 0, rows, filled, UINT32_MAX, error);
 }
 
-/* Writes the rows of the prompt's last queries, even if another method evicts after the prompt. */
+/* Writes the rows of the prompt's last queries. This is needed even if another method evicts after the prompt. */
 static enum kvc_status scissorhands_observe(struct kvc_stage *stage, const struct kvc_values *values,
                                             struct kvc_error *error) {
     const uint32_t rows = history(values), count = (uint32_t)kvc_min_u64(kvc_stage_info(stage)->turn, rows);

@@ -1,4 +1,4 @@
-/* select_sizes.c - divides a compression ratio between the two stages of rocketkv, and within hsa between entries and
+/* select_sizes.c - divides a compression ratio between the two stages of `rocketkv` and, for `hsa`, between entries and
  * channels. It uses the powers and logarithms of core/base/trig.h, so that every machine computes the same sizes. */
 #include "policies/select_sizes.h"
 

@@ -1,4 +1,5 @@
-/* snapkv_decode.c - repeats snapkv's choice every n decode steps (docs/reference/methods/snapkv-decode.md). */
+/* snapkv_decode.c - chooses entries as `snapkv` does, again after every n decode steps
+ * (docs/reference/methods/snapkv-decode.md). */
 #include "policies/policies.h"
 
 static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per KV head, window included"),
@@ -9,7 +10,7 @@ static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per 
                                             KVC_POOLING_OPTION("max"),
                                             KVC_OPTIONS_END};
 
-/* Writes the rows of the prompt's last queries. They vote until `window` decode steps have replaced them. */
+/* Writes the rows of the prompt's last queries. They count until `window` decode steps have overwritten them. */
 static enum kvc_status snapkv_decode_observe(struct kvc_stage *stage, const struct kvc_values *values,
                                              struct kvc_error *error) {
     return kvc_every_observe(stage, values, KVC_ROW_PROBABILITIES, error);

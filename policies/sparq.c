@@ -1,5 +1,5 @@
-/* sparq.c - reads the entries of highest approximate score, from the query's largest channels, and replaces the others
- * by a mean value (docs/reference/methods/sparq.md). */
+/* sparq.c - reads the entries with the highest approximate scores, computed from the query's largest channels, and
+ * replaces the values of the others by a mean (docs/reference/methods/sparq.md). */
 #include "policies/policies.h"
 
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* take.c - reads a prompt chunk by chunk into a bounded cache, with the question's tokens as probes beside every chunk
- * (docs/reference/methods/take.md). */
+/* take.c - reads a prompt chunk by chunk into a bounded cache. The question's tokens are computed with every chunk as
+ * probes (docs/reference/methods/take.md). */
 #include "policies/policies.h"
 
 #include "core/base/assert.h"
@@ -70,7 +70,7 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return KVC_OK;
 }
 
-/* Returns true if a chunk's own last tokens score it. */
+/* Returns true if the last tokens of a chunk are its probe. */
 static bool own_probe(const struct kvc_values *values) {
     return !strcmp(kvc_value_text(values, "probe_from"), "chunk");
 }
@@ -88,7 +88,7 @@ static uint64_t between(const struct kvc_values *values, const struct kvc_layer_
                                                                    : budget_of(values, prompt);
 }
 
-/* Returns the layer that chooses a layer's entries: W-1 for the layers below it, otherwise the layer itself. */
+/* Returns the layer that chooses the entries of `layer`: W-1 for the layers below W-1, otherwise the layer itself. */
 static uint32_t decider(const struct kvc_values *values, const struct kvc_layer_context *context) {
     const uint32_t W = warmup_layers(values, context->layers);
     return context->layer < W ? W - 1 : context->layer;
@@ -128,7 +128,7 @@ static enum kvc_status read_chosen(struct kvc_stage *stage, struct chosen *chose
     return status == KVC_RESOURCE ? kvc_fail(error, KVC_RESOURCE, "no memory for the chosen positions") : status;
 }
 
-/* Evicts all positions from layers 0 to W-2 that layer W-1 has not kept. In a first turn, all these layers hold the
+/* Evicts from layers 0 to W-2 all positions that layer W-1 has not kept. In a first turn, all these layers hold the
  * same positions before the eviction. */
 static enum kvc_status apply_below(struct kvc_stage *stage, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
@@ -158,7 +158,7 @@ static enum kvc_status take_chunk(struct kvc_stage *stage, const struct kvc_valu
         warm && !info->last_chunk ? warmup_budget(values, info->held) : budget_of(values, info->held);
     const float alpha = own_probe(values) ? 0.0f : (float)kvc_value_real(values, "alpha");
     struct kvc_scores *scores;
-    if (info->entries <= budget) /* the probe accumulates in every chunk */
+    if (info->entries <= budget) /* nothing is evicted yet, but the probe's attention accumulates in every chunk */
         return kvc_stage_probe_mass(stage, alpha, NULL, error);
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)

@@ -1,5 +1,5 @@
-/* triattention.c - every n decode steps, scores entries by the attention that queries with known statistics will give
- * from future positions (docs/reference/methods/triattention.md). */
+/* triattention.c - every n decode steps, scores entries by the attention that future queries will give them. Statistics
+ * of the model's queries predict it (docs/reference/methods/triattention.md). */
 #include "policies/query_stats.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ static enum kvc_status triattention_check(const struct kvc_values *values, struc
     return status;
 }
 
-/* Reads the statistics of a file and checks them against the model, or draws random ones. */
+/* Reads the statistics from a file and checks that they fit the model, or draws random ones. */
 static enum kvc_status stats_of(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                 struct kvc_query_stats **made, struct kvc_error *error) {
     struct kvc_query_stats *stats = NULL;
@@ -79,7 +79,8 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
     return status;
 }
 
-/* The state of a session: rotary [layers], then the means, then the spreads, as in struct kvc_query_stats. */
+/* The state of a session: the values of `rotary` [layers], then the means, then the spreads, as in struct
+ * kvc_query_stats. */
 struct known {
     uint32_t layers, heads, head_size;
     uint32_t rotary[];

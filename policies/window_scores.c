@@ -1,5 +1,5 @@
-/* window_scores.c - scores entries by the attention of the last queries of a prompt, for snapkv and the methods built
- * on it. */
+/* window_scores.c - scores entries by the attention of a prompt's last queries, for `snapkv` and the methods built on
+ * it. */
 #include "policies/policies.h"
 
 #include "core/base/assert.h"

@@ -1,11 +1,11 @@
 /* admit.c - memory admission. An answer reserves the peak memory that the forecast gives for it. An answer without a
  * length limit reserves memory for some tokens at a time. Cached sessions use the memory that no answer needs.
  *
- * A cached session holds the tokens with which a conversation's next request begins. A shared one holds a prefix of
+ * A cached session holds the tokens with which a conversation's next request begins. A shared session holds a prefix of
  * several prompts (share.c). If the policy neither evicts nor selects, a request continues a cached session by default,
- * because that does not change its answer. Other policies choose anew at every turn, so they continue one only if the
- * request or --cache-prompt asks for it. A request with cache_prompt "fork" gets a copy, and its own session is not
- * cached. So its answer depends on the cached session alone. */
+ * because that does not change its answer. Other policies choose anew at every turn, so a request continues a session
+ * only if it or --cache-prompt asks for that. A request with cache_prompt "fork" gets a copy of a cached session, and
+ * its own session is not cached. So its answer depends on the cached session alone. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,7 @@ static void take_out(struct serve_loop *loop, size_t i) {
 /* Logs a decision about a request. */
 #define ADMIT_LOG(loop, level, ...) kvc_log_line((loop)->serve->engine, level, KVC_LOG_SERVER, __VA_ARGS__)
 
-/* Closes the least recently used session except `but`. Returns false if there is none. */
+/* Closes the least recently used session other than `but`. Returns false if there is none. */
 static bool drop_oldest(struct serve_loop *loop, const struct kvc_session *but) {
     size_t oldest = loop->kept_count;
     for (size_t i = 0; i < loop->kept_count; i++)
@@ -54,7 +54,7 @@ void serve_cached_close(struct serve_loop *loop) {
 
 bool serve_reuses(const struct serve_request *request) {
     if (request->serve->info->original_context || request->serve->options->kept == 0)
-        return false; /* longrope: the session's length selects the factors */
+        return false; /* the model uses longrope: the length of a session selects its factors */
     return request->values.cache_prompt == SERVE_UNSAID ? request->stages == 0 || request->serve->options->cache_prompt
                                                         : request->values.cache_prompt != SERVE_ANEW;
 }
@@ -63,8 +63,8 @@ static bool forks(const struct serve_request *request) { return request->values.
 
 bool serve_wants_rows(const struct serve_request *request) { return request->values.echo && request->logprobs; }
 
-/* Returns true if the mean that the session subtracts from its keys is that of a session which computes the whole
- * prompt anew. Policies with a stage give other results after a continued session anyway. */
+/* Returns true if the session subtracts the same mean from its keys as a session that computes the whole prompt anew.
+ * Policies with a stage give other results in a continued session anyway. */
 static bool continues_exactly(const struct serve_cached *kept, const struct serve_request *request) {
     struct kvc_session_stats stats;
     if (request->stages != 0 || !kvc_type_is_rotated(kvc_session_cache_type(kept->session).key))
@@ -94,8 +94,8 @@ static size_t find_kept(const struct serve_loop *loop, const struct serve_choice
 
 /* ---- admission ---- */
 
-/* Computes the peak memory of the choice with an answer of `answer` tokens. `going_on` is true if it continues a
- * session of an earlier turn. A policy that evicts may then hold as much as `full`, plus its state. */
+/* Computes the peak memory of the choice for an answer of `answer` tokens. `going_on` is true if the choice continues a
+ * session of an earlier turn. Then a policy that evicts may hold as much as `full`, plus its state. */
 static enum kvc_status bytes_needed(const struct serve_choice *choice, bool going_on, uint64_t answer, uint64_t *bytes,
                                     struct kvc_error *error) {
     const struct serve_request *request = choice->request;
@@ -117,7 +117,8 @@ static uint64_t promised(const struct serve_loop *loop) {
     return bytes;
 }
 
-/* Closes cached sessions except `but` until `bytes` fit beside the reservations. Returns false if they do not fit. */
+/* Closes cached sessions other than `but` until `bytes` bytes are free next to the reservations. Returns false if that
+ * is impossible. */
 static bool make_room(struct serve_loop *loop, uint64_t bytes, const struct kvc_session *but) {
     while (promised(loop) + loop->kept_bytes + bytes > loop->serve->memory)
         if (!drop_oldest(loop, but))
@@ -139,7 +140,7 @@ bool serve_buffer(struct serve_loop *loop, struct serve_request *request, uint64
     return true;
 }
 
-/* Returns the output buffer to reserve with a stream's first session. */
+/* Returns the size of the output buffer to reserve with a stream's first session. */
 static uint64_t buffer_of(const struct serve_request *request) {
     return request->values.stream && request->buffered == 0 ? SERVE_OUT_LEAST : 0;
 }
@@ -157,8 +158,8 @@ static enum kvc_status open_session(struct serve_choice *choice, uint64_t bytes,
     return kvc_session_open(serve->model, &options, &choice->session, error);
 }
 
-/* Continues a cached session. A fork continues a copy; a shared session is copied if both fit. Returns false if the
- * choice must wait. */
+/* Continues a cached session. A fork continues a copy of it. A shared session is copied too, if both fit. Returns false
+ * if the choice must wait. */
 static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t kept, uint64_t bytes) {
     struct kvc_session *session = loop->kept[kept].session, *copy = NULL;
     const uint64_t own = loop->kept[kept].bytes;
@@ -169,7 +170,7 @@ static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t k
     if (!copy && (must_copy || !make_room(loop, bytes - cli_min(bytes, own), session)))
         return false;
     for (kept = 0; loop->kept[kept].session != session; kept++)
-        continue; /* make_room may have closed others, which changes indices */
+        continue; /* make_room may have closed other sessions, which changes indices */
     choice->session = copy ? copy : session;
     choice->seen = choice->cached = loop->kept[kept].tokens.count;
     loop->kept[kept].used = ++loop->uses;
@@ -178,8 +179,8 @@ static bool go_on(struct serve_loop *loop, struct serve_choice *choice, size_t k
     return true;
 }
 
-/* Fails a fork that can never be admitted. With a policy that evicts, it needs a cached session, because computing the
- * whole prompt would give another answer. */
+/* Fails a fork that can never be admitted. With a policy that evicts, a fork needs a cached session, because computing
+ * the whole prompt would give another answer. */
 static enum kvc_status check_fork(const struct serve_loop *loop, const struct serve_choice *choice, size_t kept,
                                   uint64_t bytes, struct kvc_error *error) {
     if (kept == loop->kept_count)
@@ -195,8 +196,8 @@ static enum kvc_status check_fork(const struct serve_loop *loop, const struct se
                           "send a shorter text, or ask for a shorter answer");
 }
 
-/* Logs, once for each answer, that it waits: for `bytes` bytes, or for another answer's end if that is 0. Returns
- * false. */
+/* Logs, once for each answer, that the answer waits: for `bytes` bytes of memory or, if that is 0, for the end of
+ * another answer. Returns false. */
 static bool admit_later(const struct serve_loop *loop, struct serve_choice *choice, uint64_t bytes) {
     const unsigned long long id = choice->request->id;
     if (!choice->waited && bytes == 0)
@@ -281,8 +282,8 @@ static bool copy_tokens(const struct serve_choice *choice, size_t count, struct 
     return true;
 }
 
-/* Caches a session that has computed tokens of this choice. Returns false if out of memory; the caller then still owns
- * the session. */
+/* Caches a session that has computed tokens of this choice. If memory runs out, returns false, and the caller still
+ * owns the session. */
 static bool admit_keep(struct serve_loop *loop, const struct serve_choice *choice, struct kvc_session *session,
                        bool shared) {
     struct kvc_session_stats stats;

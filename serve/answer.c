@@ -20,7 +20,8 @@ void serve_error_json(struct serve_text *text, const struct serve_error *error) 
 
 /* ---- tokens and their probabilities ---- */
 
-/* Writes the text of one token: a control token's name, or, if the text is not valid UTF-8, bytes:\xe2\x82. */
+/* Writes the text of one token: for a control token its name, for text that is not valid UTF-8 its bytes, such as
+ * bytes:\xe2\x82. */
 static void token_text(const struct serve *serve, int32_t token, struct serve_text *piece) {
     char bytes[256], *named = NULL;
     size_t count = 0;
@@ -114,8 +115,8 @@ static void put_best(struct serve_text *text, const struct serve_choice *choice,
     serve_text_put(text, "}");
 }
 
-/* Writes the log probabilities of completions. *offset is the number of characters before the first record; on return,
- * before the next one. */
+/* Writes the log probabilities of the API `completions`. *offset is the number of characters before the first record;
+ * it becomes the number before the next record. */
 static void put_logprobs(struct serve_text *text, const struct serve_choice *choice, size_t from, size_t *offset) {
     const struct serve *serve = choice->request->serve;
     struct serve_text piece = {0}, offsets = {0};
@@ -261,7 +262,8 @@ void serve_answer_json(struct serve_text *text, const struct serve_request *requ
     serve_text_put(text, "}");
 }
 
-/* Appends an event. Returns true if another one must follow: in a chat, each has one part of the message. */
+/* Appends an event. Returns true if another one must follow, because an event of a chat has only one part of the
+ * message. */
 static bool put_event(struct serve_text *text, struct serve_choice *choice) {
     const struct serve_request *request = choice->request;
     const char *data = choice->text.data ? choice->text.data + choice->text_sent : "";

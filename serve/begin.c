@@ -6,7 +6,7 @@
 
 #define FINAL "<|channel|>final<|message|>"
 
-enum { TAIL = 32 }; /* tokens at the end of a prompt that show how the answer begins */
+enum { TAIL = 32 }; /* number of tokens at the end of a prompt that show how the answer begins */
 
 static bool begin_lost(struct serve_error *error) {
     return serve_refuse(error, 500, "server_error", "", NULL, "the server has no memory for this request");
@@ -31,7 +31,7 @@ static bool append(struct serve_request *request, const char *text, struct serve
     return grown || begin_lost(error);
 }
 
-/* Returns true if thoughts shall be separated from the content. */
+/* Reads reasoning_format: whether thoughts are separated from the content. Returns false if it is invalid. */
 static bool read_format(struct serve_request *request, struct serve_error *error) {
     const char *format = request->values.reasoning_format;
     request->thoughts = !format || strcmp(format, "none") != 0;

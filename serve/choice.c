@@ -7,7 +7,8 @@
 #include "core/base/assert.h"
 
 void serve_choice_free(struct serve_choice *choice) {
-    kvc_session_close(choice->session); /* usually NULL, because the engine thread closes the session and the sampler */
+    kvc_session_close(choice->session); /* usually NULL already, because the engine thread closes the session and the
+                                         * sampler */
     kvc_sampler_close(choice->sampler);
     kvc_hash_close(choice->hash);
     serve_reader_free(&choice->reader);
@@ -116,8 +117,8 @@ static const json_t *stop_text(const struct serve_choice *choice, size_t i) {
     return json_is_string(stop) ? stop : json_array_get(stop, i);
 }
 
-/* Returns the offset of the first stop text that the last token completed, or SIZE_MAX. `before` is the number of bytes
- * of text before that token. */
+/* Returns the offset of the first stop text that the last token completed, or SIZE_MAX if there is none. `before` is
+ * the number of bytes of text before that token. */
 static size_t find_stop(const struct serve_choice *choice, size_t before) {
     const struct serve_text *text = &choice->text;
     size_t first = SIZE_MAX;

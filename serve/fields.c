@@ -11,10 +11,9 @@ enum kind {
     NUMBER,   /* double */
     STRING,   /* const char * */
     JSON,     /* json_t *; its user checks the type */
-    REUSE,    /* int64_t: an enum serve_reuse */
-    ANYTHING, /* accepted without effect */
-    NOTHING /* known but unsupported: accepted only with a value that requests nothing (fallback_text lists such words)
-             */
+    REUSE,    /* int64_t: a value of enum serve_reuse */
+    ANYTHING, /* any value is accepted and has no effect */
+    NOTHING   /* unsupported: accepted only if the value requests nothing (fallback_text lists such words) */
 };
 
 #define C SERVE_COMPLETIONS
@@ -23,13 +22,13 @@ enum kind {
 #define D SERVE_DETOKENIZE
 #define F SERVE_FORECAST
 #define AT(member) offsetof(struct serve_values, member)
-/* The kind and the target of a field that fills the member. Several rows may fill one member, and their defaults and
- * ranges differ by path; therefore the members stand in struct serve_values and not in this table. */
+/* The kind and the target of a field that fills the member. Several rows may fill one member, because defaults and
+ * ranges differ by path. This is why the members are in struct serve_values and not in this table. */
 #define VALUE(member)                                                                                                  \
     _Generic(((struct serve_values *)0)->member, bool: FLAG, int64_t: INTEGER, double: NUMBER, const char *: STRING,   \
              json_t *: JSON),                                                                                          \
         AT(member)
-#define WIDE 9007199254740992.0 /* 2^53: JSON numbers are exact up to here */
+#define WIDE 9007199254740992.0 /* 2^53: JSON numbers are exact up to this value */
 
 struct field {
     const char *name;
@@ -214,8 +213,8 @@ static bool is_word(const json_t *value, const char *words) {
     return json_is_string(value) && length == 0;
 }
 
-/* Returns true if the value of an unsupported field requests nothing: a word of the field, an array of such words, or
- * an object with such a type. */
+/* Returns true if the value of an unsupported field requests nothing: one of the field's words, an array of such words,
+ * or an object whose type is such a word. */
 static bool asks_nothing(const struct field *field, const json_t *value) {
     const char *words = field->fallback_text;
     bool nothing = json_is_array(value);
@@ -299,7 +298,7 @@ const char *serve_meant(const char *name, const char *const *names) {
         squeeze(*names, other);
         const size_t bytes = strlen(other), edits = nearest.edits;
         if (bytes > length + 2 || length > bytes + 2 ||
-            bytes < 2) /* a much shorter or longer word is not a misspelling */
+            bytes < 2) /* a much shorter or much longer word is not a misspelling */
             continue;
         kvc_nearest_try(&nearest, other, bytes);
         if (nearest.edits < edits)
@@ -329,8 +328,8 @@ static bool ignore(const char *name, enum serve_where where, const struct serve_
     return true;
 }
 
-/* Returns true if null means something in a member of this name: templates can test for it, and schemas can ask for it.
- */
+/* Returns true if null has a meaning in a member of this name: templates can test for it, and schemas can require
+ * it. */
 static bool has_nulls(const char *name) {
     static const char *const names[] = {"arguments",   "chat_template_kwargs", "response_format",   "tools",
                                         "json_schema", "guided_json",          "structured_outputs"};

@@ -1,4 +1,4 @@
-/* force.c - calls that a request requires: the grammar of an answer that consists of calls, in the form that the chat
+/* force.c - if a request requires calls: makes the grammar of answers that consist of calls, in the form that the chat
  * template describes to the model. */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 /* How a family writes calls. With `head`, a call is this text, the function's name, `middle` and the arguments.
  * Without `head`, a call is an object, and `id`, `name` and `arguments` are the names of its members in this order. */
 static const struct form {
-    const char *sign; /* in a prompt of the family */
+    const char *sign; /* text in a prompt that shows that the model is of this family */
     const char *before, *between, *after, *head, *middle, *name, *arguments, *id;
 } forms[] = {{.sign = "[ARGS]", .before = "", .between = "", .after = "", .head = "[TOOL_CALLS]", .middle = "[ARGS]"},
              {"<tool_call>", "<tool_call>\n", "\n</tool_call>\n<tool_call>\n", "\n</tool_call>", NULL, NULL, "name",
@@ -28,7 +28,7 @@ static const struct form channel_form = {.before = "",
                                          .head = "<|channel|>commentary to=functions.",
                                          .middle = " <|constrain|>json<|message|>"};
 
-/* Returns a copy of a schema in which local references begin with `path`, where the schema will be. */
+/* Returns a copy of a schema that will be at `path`. Local references of the copy begin with `path`. */
 static json_t *moved(const json_t *schema, const char *path) {
     json_t *copy, *value;
     const char *name;
@@ -60,7 +60,7 @@ static json_t *arguments_schema(const json_t *function, const char *path) {
     return schema;
 }
 
-/* Returns the parts of a call of one function, which is item i of the grammar. */
+/* Returns the grammar of a call of one function. It is item i of the whole grammar. */
 static json_t *call_item(const struct form *form, const json_t *function, size_t i) {
     const char *name = json_string_value(json_object_get(function, "name"));
     char path[80];
@@ -95,8 +95,8 @@ static char *calls_text(const struct form *form, const json_t *functions, bool s
     return text;
 }
 
-/* Appends what the template writes for messages, a JSON text. Bytes that do not come from the template become blanks.
- */
+/* Appends what the template writes for messages, which are JSON text. Bytes that do not come from the template become
+ * blanks. */
 static void add_rendered(const struct serve_request *request, const struct kvc_chat_options *options,
                          const char *earlier, struct serve_text *out) {
     struct kvc_chat_options own = *options;
@@ -109,11 +109,11 @@ static void add_rendered(const struct serve_request *request, const struct kvc_c
         if (made.marks[i])
             made.text[i] = ' ';
     serve_text_add(out, made.text, made.bytes);
-    free(made.text); /* frees the marks, too */
+    free(made.text); /* this also frees the marks */
 }
 
-/* Returns the form of calls, or NULL if there is no memory. The form depends on the template, not on the conversation:
- * on the text that the template writes before a first message, and on the form of an earlier call. */
+/* Returns the form of calls, or NULL if there is no memory. The form depends only on the template: on the text that it
+ * writes before a first message, and on how it writes an earlier call. The conversation does not matter. */
 static const struct form *form_of(const struct serve_request *request, const struct kvc_chat_options *options) {
     static const char greeting[] = "[{\"role\":\"user\",\"content\":\"hello\"}]";
     const struct form *form = forms;

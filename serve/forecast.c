@@ -4,15 +4,15 @@
 
 #include "serve/http.h"
 
-enum { POLICIES_MOST = 64 }; /* policies in one request */
+enum { POLICIES_MOST = 64 }; /* largest number of policies in one request */
 
-struct forecast { /* what all policies of the request share */
+struct forecast { /* data that all policies of the request share */
     const struct serve *serve;
     uint64_t prompt, answer; /* tokens */
     uint64_t full;           /* bytes that `full` would hold */
 };
 
-/* Returns how many tokens a session has computed at the end of the answer. The session never computes the answer's last
+/* Returns how many tokens a session has computed at the end of the answer. It does not compute the answer's last
  * token. */
 static uint64_t steps(const struct forecast *forecast) { return forecast->answer - (forecast->answer > 0); }
 
@@ -58,7 +58,8 @@ static bool put_forecasts(struct serve_text *text, const struct forecast *foreca
         if (!json_is_string(spec))
             return serve_refuse(error, 400, SERVE_INVALID, "kvs", NULL, "kvs: each policy must be a text");
         serve_text_put(text, i ? "," : "");
-        /* If one policy is wrong, such as a budget that is too small for a window, the others still get forecasts. */
+        /* If one policy is wrong, for example because its budget is smaller than its window, the others still get
+         * forecasts. */
         if (!put_forecast(text, forecast, json_string_value(spec), "kvs", error))
             put_refused(text, json_string_value(spec), error);
     }
@@ -66,7 +67,7 @@ static bool put_forecasts(struct serve_text *text, const struct forecast *foreca
     return true;
 }
 
-/* Counts the prompt's tokens. The request gives their number, messages, one text, or one array of token ids. */
+/* Counts the prompt's tokens. The request has their number, or messages, or one text, or one array of token ids. */
 static bool count_prompt(struct serve_request *request, uint64_t *tokens, struct serve_error *error) {
     const struct serve_values *values = &request->values;
     const int given = (values->prompt_tokens >= 0) + (values->messages != NULL) + (values->prompt != NULL);
@@ -85,7 +86,7 @@ static bool count_prompt(struct serve_request *request, uint64_t *tokens, struct
     return true;
 }
 
-/* Writes the answer to a request whose fields are read. */
+/* Writes the answer to a request whose fields have been read. */
 static bool answer(struct serve_request *request, struct serve_text *text, struct serve_error *error) {
     const struct serve *serve = request->serve;
     struct serve_values *values = &request->values;

@@ -1,5 +1,5 @@
-/* format.c - the grammar that a request's answers must match. One of several fields gives it: OpenAI's response_format,
- * or a field of llama.cpp or vLLM. */
+/* format.c - the grammar that a request's answers must match. It comes from OpenAI's field response_format, or from a
+ * field of llama.cpp or vLLM. */
 #include <stddef.h>
 #include <string.h>
 
@@ -9,10 +9,10 @@
 
 /* What a request says about the form of its answers. */
 struct format {
-    const char *field; /* NULL: nothing */
+    const char *field; /* the field that gives the grammar; NULL: none does */
     enum kvc_grammar_kind kind;
     const char *text;    /* the grammar, or NULL if it is in `value` */
-    const json_t *value; /* a schema, or an array of texts to choose from */
+    const json_t *value; /* a JSON schema, or an array of texts to choose from */
 };
 
 /* The fields whose value is a grammar. */
@@ -33,7 +33,7 @@ static bool format_refuse(struct serve_error *error, const char *field, const ch
     return serve_refuse(error, 400, SERVE_INVALID, field, NULL, "%s: %s", field, what);
 }
 
-/* Notes that a field gives a grammar. Refuses a second one. */
+/* Stores the grammar that a field gives. Refuses a second grammar. */
 static bool give(struct format *format, const char *field, enum kvc_grammar_kind kind, const char *text,
                  const json_t *value, struct serve_error *error) {
     if (format->field && strcmp(format->field, field) == 0)
@@ -45,14 +45,14 @@ static bool give(struct format *format, const char *field, enum kvc_grammar_kind
     return true;
 }
 
-/* Notes a JSON schema, given as an object or as its text. */
+/* Stores a JSON schema, which is given as an object or as its text. */
 static bool give_schema(struct format *format, const char *field, const json_t *schema, struct serve_error *error) {
     if (!json_is_object(schema) && !json_is_string(schema))
         return format_refuse(error, field, "the schema must be an object or a text");
     return give(format, field, KVC_GRAMMAR_JSON_SCHEMA, json_string_value(schema), schema, error);
 }
 
-/* Notes texts to choose from. */
+/* Stores texts to choose from. */
 static bool give_choice(struct format *format, const char *field, const json_t *texts, struct serve_error *error) {
     bool good = json_array_size(texts) > 0;
     for (size_t i = 0; i < json_array_size(texts); i++)
@@ -61,7 +61,7 @@ static bool give_choice(struct format *format, const char *field, const json_t *
                 : format_refuse(error, field, "the choice must be a non-empty array of strings");
 }
 
-/* Refuses members with other names than names [..., NULL], unless they are null. */
+/* Refuses members whose names are not in names [..., NULL], unless they are null. */
 static bool check_members(const json_t *object, const char *const *names, const char *field,
                           struct serve_error *error) {
     const char *name;
@@ -80,13 +80,14 @@ static bool check_members(const json_t *object, const char *const *names, const 
     return true;
 }
 
-/* Returns a member that is not null, or NULL. */
+/* Returns a member if it is present and not null, otherwise NULL. */
 static const json_t *member(const json_t *object, const char *name) {
     const json_t *value = json_object_get(object, name);
     return json_is_null(value) ? NULL : value;
 }
 
-/* Reads response_format: {"type": "json_schema", "json_schema": {"schema": ...}}, or the schema directly in it. */
+/* Reads response_format: {"type": "json_schema", "json_schema": {"schema": ...}}. The schema may also be a direct
+ * member of response_format. */
 static bool read_response_format(const json_t *value, struct format *format, struct serve_error *error) {
     static const char *const name = "response_format", *const names[] = {"type", "json_schema", "schema", NULL},
                              *const inner[] = {"name", "description", "strict", "schema", NULL};
@@ -141,7 +142,7 @@ static bool read_source(const struct source *source, const struct serve_values *
     return !text || !*text || give(format, source->name, source->kind, text, NULL, error);
 }
 
-/* Writes a grammar of the texts. Strings of GBNF have the escapes of JSON. */
+/* Writes a grammar that allows exactly these texts. Strings of GBNF have the same escapes as JSON strings. */
 static void write_choice(struct serve_text *grammar, const json_t *texts) {
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const json_t *text = json_array_get(texts, i);
@@ -158,7 +159,7 @@ static void write_schema(struct serve_text *text, const json_t *schema) {
     cli_json_free(written);
 }
 
-/* Opens the grammar. The client gets the library's message if the grammar is wrong. */
+/* Opens the grammar. If it is wrong, the client gets the library's message. */
 static bool open_grammar(struct serve_request *request, const struct format *format, struct serve_error *error) {
     struct kvc_error cause = {KVC_RESOURCE, "no memory for a grammar"};
     struct serve_text written = {0};

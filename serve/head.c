@@ -1,5 +1,5 @@
 /* head.c - refuses ambiguous request heads. If a proxy could read a request's path or length differently, the server
- * refuses it and closes the connection, because the start of the next request is then uncertain.
+ * refuses the request and closes the connection, because it is then uncertain where the next request begins.
  *
  * libmicrohttpd's strict level does part of this; how much depends on its version. */
 #include <stdlib.h>
@@ -10,15 +10,15 @@
 
 /* Facts from the headers about a request's length and host. */
 struct head {
-    const char *wrong; /* the error in a single header; NULL: none */
+    const char *wrong; /* the error, if a single header has one; NULL: none */
     unsigned hosts, lengths, codings;
     const char *host, *coding;
-    bool apart;    /* two headers are separated by more than a line end */
-    uintptr_t end; /* end of the last header's value; 0: not compared */
+    bool apart;    /* more than a line end separates two headers */
+    uintptr_t end; /* end of the last header's value; 0: adjacent headers are not compared */
 };
 
 /* Since 0.9.77 the strict level refuses lines that end in LF alone, folded lines, and NUL. Older versions cut a line at
- * a NUL. In those versions, names and values point into the received bytes, so their addresses show what lies between
+ * a NUL. There, however, names and values point into the received bytes, so their addresses show what lies between
  * them. */
 bool serve_library_is_strict(void) {
     const char *version = MHD_get_version();
@@ -30,7 +30,7 @@ static bool is_token(const char *name, size_t bytes) {
     return bytes > 0 && strspn(name, more) == bytes;
 }
 
-/* HTTP allows tabs in values, but no other control characters. */
+/* Returns true if the value has no control characters other than tabs, which HTTP allows. */
 static bool is_clean(const char *value, size_t bytes) {
     for (size_t i = 0; i < bytes; i++)
         if (((unsigned char)value[i] < 0x20 && value[i] != '\t') || value[i] == 0x7f)
@@ -65,8 +65,8 @@ static enum MHD_Result head_look(void *user, enum MHD_ValueKind kind, const char
     return MHD_YES;
 }
 
-/* Returns true if method, target, version and headers follow each other without other bytes, up to the end of the head.
- */
+/* Returns true if method, target, version and headers follow each other with no other bytes between them, up to the end
+ * of the head. */
 static bool nothing_between(const struct serve_exchange *exchange, const char *method, const char *target,
                             const char *version, const struct head *head) {
     const union MHD_ConnectionInfo *size =
@@ -76,7 +76,7 @@ static bool nothing_between(const struct serve_exchange *exchange, const char *m
            (uintptr_t)method + size->header_size == head->end + 4;
 }
 
-/* Returns the contradiction between headers; NULL: none. */
+/* Returns a description of what is contradictory in the headers; NULL: nothing. */
 static const char *contradiction(const struct head *head, bool newest) {
     if (head->hosts > 1 || (newest && head->hosts == 0))
         return "Host: must be given once";
@@ -98,7 +98,7 @@ bool serve_head_check(struct serve_exchange *exchange, const char *method, const
     const char *wrong = exchange->wrong ? exchange->wrong : head.wrong ? head.wrong : contradiction(&head, newest);
     if (!wrong && !strict && !nothing_between(exchange, method, target, version, &head))
         wrong = "header lines must end in CR LF, must have no NUL, and must not continue in the next line";
-    /* older versions also accept ambiguous line ends within a chunked body */
+    /* older versions accept ambiguous line ends within a chunked body, too */
     exchange->closes = wrong || (!strict && head.codings > 0);
     return !wrong || serve_refuse(error, 400, SERVE_INVALID, "", "bad_request", "%s", wrong);
 }
@@ -135,7 +135,7 @@ bool serve_target(struct serve_exchange *exchange, const char *target) {
     for (const char *c = target; *c; c++)
         if ((unsigned char)*c <= 0x20 || *c == 0x7f)
             exchange->wrong = "the path must have no blanks and no control characters";
-    if (scheme) { /* absolute form, which clients use for proxies */
+    if (scheme) { /* the absolute form of a target, which clients use for proxies */
         const size_t length = strcspn(rest, "/?#");
         exchange->authority = strndup(rest, length);
         rest += length;

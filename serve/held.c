@@ -6,15 +6,16 @@
 #include "serve/serve.h"
 
 enum {
-    LOOK = 16,              /* tokens of an answer between two looks for return_held */
-    LOOK_ENTRIES = 1 << 20, /* entries of a session up to which return_lost looks after every token */
-    CELLS_MOST = 1000000    /* tokens times layers times answers up to which return_lost reports each layer */
+    LOOK = 16,              /* return_held: number of answer tokens from one look at the cache to the next */
+    LOOK_ENTRIES = 1 << 20, /* return_lost: looks after every token if a session has at most this many entries */
+    CELLS_MOST = 1000000    /* return_lost: reports each layer if tokens times layers times answers are at most this
+                             * many */
 };
 
 struct look {
     const struct serve_choice *choice;
-    size_t tokens;      /* tokens that the session has computed */
-    uint32_t *counts;   /* [tokens]: lists that hold each token */
+    size_t tokens;      /* number of tokens that the session has computed */
+    uint32_t *counts;   /* [tokens]: number of lists that hold each token */
     uint32_t *own;      /* [tokens]: the same for one layer */
     int32_t *positions; /* [tokens]: scratch memory */
     char *cells;        /* [layers, tokens + 1]: a text for each layer, or NULL */
@@ -38,7 +39,7 @@ static uint32_t count_layer(const struct look *look, uint32_t layer) {
     return heads;
 }
 
-/* Returns '0' if none of the lists holds a token, '9' if all of them do, and otherwise a digit between. */
+/* Returns '0' if none of the lists holds a token, '9' if all of them do, and a digit in between otherwise. */
 static char cell(uint32_t count, uint32_t lists) {
     if (count == 0 || count >= lists)
         return count == 0 ? '0' : '9';
@@ -59,7 +60,7 @@ static void count_lists(struct look *look) {
     }
 }
 
-/* Keeps the percentages for return_held. */
+/* Stores the percentages for return_held. */
 static void keep_held(struct serve_choice *choice, const struct look *look) {
     unsigned char *held = realloc(choice->held, look->tokens + 1);
     if (!held)
@@ -71,7 +72,7 @@ static void keep_held(struct serve_choice *choice, const struct look *look) {
     choice->held_news = true;
 }
 
-/* Notes the tokens that no list holds any more. */
+/* Records which tokens no list holds any more. */
 static void keep_lost(struct serve_choice *choice, const struct look *look) {
     uint32_t *lost = realloc(choice->lost, (look->tokens + 1) * sizeof *lost);
     if (!lost)
@@ -101,7 +102,7 @@ static void held_look(struct serve_choice *choice, size_t tokens, bool held, boo
             keep_held(choice, &look);
         if (values->return_lost)
             keep_lost(choice, &look);
-        if (choice->lost_count == tokens) { /* false after an allocation has failed */
+        if (choice->lost_count == tokens) { /* not true after an allocation has failed */
             choice->cells = look.cells;
             look.cells = NULL;
         }

@@ -64,7 +64,7 @@ static bool says(const char *header, const char *value) {
     return strncasecmp(header, value, length) == 0 && strchr("; \t", header[length]) != NULL;
 }
 
-/* Checks everything that can be checked before the body arrives. */
+/* Makes all checks that are possible before the body arrives. */
 static bool may_go_on(const struct serve_exchange *exchange, struct serve_error *error) {
     const struct serve *serve = exchange->http->serve;
     const char *length = serve_header(exchange, MHD_HTTP_HEADER_CONTENT_LENGTH);
@@ -75,7 +75,7 @@ static bool may_go_on(const struct serve_exchange *exchange, struct serve_error 
                             "give an API key of this server, as Authorization: Bearer KEY");
     if (strcmp(exchange->route->method, "POST") != 0)
         return true;
-    /* a browser sends other sites' forms without a preflight request, but not their JSON */
+    /* without a preflight request, a browser sends forms of other sites, but not their JSON */
     if (!says(serve_header(exchange, MHD_HTTP_HEADER_CONTENT_TYPE), "application/json"))
         return serve_refuse(error, 415, SERVE_INVALID, "", NULL, "send JSON, with Content-Type: application/json");
     if (*coding && strcasecmp(coding, "identity") != 0)
@@ -105,7 +105,7 @@ static enum MHD_Result http_begin(struct serve_exchange *exchange, const char *t
     return may_go_on(exchange, &error) ? MHD_YES : serve_respond_refusal(exchange, &error);
 }
 
-/* Stores a piece of a body. If all bodies together are too large, drops this one. Returns false if out of memory. */
+/* Stores a piece of a body. If all bodies together are too large, drops this body. Returns false if memory runs out. */
 static bool take_in(struct serve_exchange *exchange, const char *data, size_t bytes) {
     struct serve_http *http = exchange->http;
     pthread_mutex_lock(&http->serve->lock);
@@ -137,7 +137,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *connection, con
     (void)user;
     (void)connection;
     if (!exchange)
-        return MHD_NO; /* no memory */
+        return MHD_NO; /* memory ran out */
     if (!exchange->route)
         return http_begin(exchange, url, method, version);
     if (*bytes > 0) {
@@ -214,7 +214,7 @@ void serve_http_resume(struct serve_request *request) {
     MHD_resume_connection(request->connection);
 }
 
-/* A client that has closed its sending side counts as disconnected. */
+/* A client that has closed its sending side is treated as disconnected. */
 bool serve_http_closed(const struct serve_request *request) {
     char byte;
     if (!request->suspended)
@@ -243,8 +243,8 @@ int serve_http_open(struct serve *serve, struct serve_http **http, int *port) {
         return status;
     }
     made->limit = serve_connections(serve);
-    /* libmicrohttpd would let connections wait above its own limit, which it divides among threads. That limit is too
-     * high to be reached, because admit refuses connections earlier. */
+    /* libmicrohttpd divides its own limit among threads, and lets connections above it wait. Here that limit is never
+     * reached, because `admit` refuses connections earlier. */
     made->daemon = MHD_start_daemon(
         MHD_USE_AUTO_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, &admit, made,
         &handle, made, MHD_OPTION_EXTERNAL_LOGGER, &say_nothing, NULL, MHD_OPTION_URI_LOG_CALLBACK, &target, made,

@@ -46,7 +46,7 @@ int serve_keys_read(const struct cli_command *command, const char *path, struct 
     return status;
 }
 
-/* Compares all bytes of all keys, whatever the client sent. */
+/* Compares all bytes of all keys, so that the time does not depend on what the client sent. */
 bool serve_key_known(const struct serve_keys *keys, const char *authorization) {
     char given[sizeof keys->key[0]] = {0};
     const char *text = "";

@@ -6,8 +6,8 @@
 
 /* ---- the policy ---- */
 
-/* Returns true if a policy string has an option whose value is a file name, because requests must not read the server's
- * files. Such options have kind text and no default. */
+/* Returns true if a policy string sets an option that names a file. Such options have kind text and no default.
+ * Requests must not use them, because that would read files of the server. */
 static bool names_file(const struct serve *serve, const char *spec) {
     if (strchr(spec, '=') == NULL)
         return false;
@@ -89,7 +89,8 @@ bool serve_length_limit(struct serve_request *request, uint64_t prompt, struct s
     request->limit = serve->context ? serve->context - prompt : INT32_MAX;
     if (wanted >= 0)
         request->limit = cli_min(request->limit, (uint64_t)wanted);
-    else if (prompt + SERVE_STEP <= original) /* with longrope, the answer ends where the short factors end */
+    else if (prompt + SERVE_STEP <= original) /* with longrope, the answer ends where the short factors stop being
+                                               * valid */
         request->limit = cli_min(request->limit, original - prompt);
     if (options->most >= 0)
         request->limit = cli_min(request->limit, (uint64_t)options->most);
@@ -103,8 +104,8 @@ bool serve_length_check(struct serve_request *request, struct serve_error *error
     uint64_t bytes = 0;
     if (!serve_length_limit(request, prompt, error))
         return false;
-    const uint64_t part =
-        cli_min(request->limit, SERVE_STEP - prompt % SERVE_STEP); /* up to the end of a block of 256 entries */
+    const uint64_t part = cli_min(request->limit, SERVE_STEP - prompt % SERVE_STEP); /* reserves memory up to the end of
+                                                                                      * a block of 256 entries */
     request->promise = request->values.max_tokens < 0 ? part : request->limit;
     for (;;) {
         if (serve_forecast(serve, request->spec, prompt, request->promise, &bytes, &cause) != KVC_OK)

@@ -13,7 +13,7 @@
 #include "serve/http.h"
 
 enum {
-    OTHER_FILES = 64, /* open files other than connections */
+    OTHER_FILES = 64, /* number of open files that are not connections */
     BACKLOG = 4096    /* length of the queue of unaccepted connections; the system may have a lower limit */
 };
 
@@ -53,7 +53,7 @@ int serve_listen(struct serve *serve, int *listener, int *port) {
     return KVC_OK;
 }
 
-/* An origin has a scheme, a host and perhaps a port, and no path. */
+/* Returns true if the text is an origin: a scheme, a host and perhaps a port, but no path. */
 static bool is_origin(const char *text) {
     const char *host = strstr(text, "://");
     return strcmp(text, "*") == 0 || strcmp(text, "null") == 0 ||
@@ -71,7 +71,7 @@ int serve_origins_check(const struct serve *serve) {
     return KVC_OK;
 }
 
-/* Raises the limit of open files as far as needed and allowed. */
+/* Raises the limit of open files as far as it is needed and allowed. */
 unsigned serve_connections(const struct serve *serve) {
     const uint64_t wanted = (uint64_t)serve->options->connections;
     struct rlimit limit;
@@ -90,7 +90,7 @@ unsigned serve_connections(const struct serve *serve) {
     return (unsigned)cli_min(wanted, most);
 }
 
-/* Returns true if text [length] is the name. An IPv6 address may be in brackets. */
+/* Returns true if text [length] is `name`. In `text`, an IPv6 address may be in brackets. */
 static bool is_name(const char *text, size_t length, const char *name) {
     if (strchr(name, ':') && length > 2 && text[0] == '[' && text[length - 1] == ']') {
         text++;
@@ -99,8 +99,8 @@ static bool is_name(const char *text, size_t length, const char *name) {
     return strlen(name) == length && strncasecmp(text, name, length) == 0;
 }
 
-/* Prevents DNS rebinding: a web site can make its own host name resolve to this machine, but the browser still sends
- * that name as Host. */
+/* Prevents DNS rebinding: a web site can make its own host name resolve to this machine, but the browser then sends
+ * that host name in the Host header. */
 bool serve_host_allowed(const struct serve *serve, const char *host) {
     static const char *const local[] = {"localhost", "127.0.0.1", "::1"};
     const struct cli_texts *more = &serve->options->allowed;

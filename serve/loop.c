@@ -14,7 +14,7 @@
 #include "core/base/assert.h"
 
 enum {
-    PIECE = 512 /* limit of prompt tokens per chunk; then another prompt gets its turn */
+    PIECE = 512 /* largest number of prompt tokens per chunk; after each chunk, another prompt gets its turn */
 };
 
 /* ---- how a request ends ---- */
@@ -89,8 +89,8 @@ static void sweep(struct serve_loop *loop) {
 
 /* ---- tokens ---- */
 
-/* Sends a choice's new text if its request asked for a stream. The request is done when its last choice has finished.
- */
+/* If a choice's request asked for a stream, sends the choice's new text. The request is done when its last choice has
+ * finished. */
 static void loop_tell(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     struct serve *serve = request->serve;
@@ -108,7 +108,7 @@ static void loop_tell(struct serve_loop *loop, struct serve_choice *choice) {
         serve_observe(&serve->metrics.request, cli_seconds() - request->arrived);
     }
     if (!good)
-        request->gone = true; /* no memory for the chunk, or the client does not read */
+        request->gone = true; /* there is no memory for the event, or the client does not read */
     if (chunk.bytes > 0 || request->state == SERVE_DONE)
         serve_http_resume(request);
     pthread_mutex_unlock(&serve->lock);
@@ -127,7 +127,7 @@ static void loop_finish(struct serve_loop *loop, struct serve_choice *choice, co
     m->answers++;
     m->prompt_tokens += choice->prompt->count;
     m->cached_tokens += choice->cached;
-    if (choice->index % (uint64_t)choice->request->values.n == 0) /* the first answer of its prompt */
+    if (choice->index % (uint64_t)choice->request->values.n == 0) /* this is the first answer to its prompt */
         choice->request->cached_tokens += choice->cached;
     m->answer_tokens += choice->answer.count;
     m->read_bytes += choice->stats.read_bytes;
@@ -136,7 +136,7 @@ static void loop_finish(struct serve_loop *loop, struct serve_choice *choice, co
     loop_tell(loop, choice);
 }
 
-/* Returns the reason why an answer ends at this token, or NULL if it goes on. */
+/* Returns the reason why an answer ends at this token, or NULL if it does not end. */
 static const char *why_over(const struct serve_choice *choice, int32_t token) {
     const struct serve_request *request = choice->request;
     const bool ends = token >= 0 && kvc_token_ends_turn(request->serve->model, token);
@@ -187,7 +187,7 @@ static void next_token(struct serve_loop *loop, struct serve_choice *choice, con
     }
 }
 
-/* Returns the choice whose prompt has waited longest for a chunk; NULL: no prompt is left to compute. */
+/* Returns the choice whose prompt has waited longest for a chunk, or NULL if all prompts are computed. */
 static struct serve_choice *next_prompt(const struct serve_loop *loop) {
     struct serve_choice *best = NULL;
     for (struct serve_request *request = loop->first; request; request = request->next)
@@ -228,7 +228,7 @@ static void loop_step(struct serve_loop *loop) {
     const size_t vocab = serve->info->vocab, count = loop_gather(loop);
     struct kvc_error error = {KVC_OK, ""};
     if (count == 0 && loop->starved && !loop->prompting && !next_prompt(loop))
-        loop_finish(loop, loop->starved, "length"); /* no other answer will free memory: the longest one ends */
+        loop_finish(loop, loop->starved, "length"); /* no other answer will free memory, so the longest one ends */
     if (count == 0)
         return;
     const double start = cli_seconds();
@@ -267,7 +267,7 @@ static int on_progress(void *user, uint64_t done, uint64_t total) {
     return loop->prompting->request->abandoned;
 }
 
-/* Records echoed logprobs: the logits of a row belong to the token after it. */
+/* Records log probabilities of the echoed prompt. The logits of a row belong to the next token. */
 static int on_row(void *user, uint64_t row, const float *logits) {
     struct serve_loop *loop = user;
     struct serve_choice *choice = loop->prompting;
@@ -276,7 +276,7 @@ static int on_row(void *user, uint64_t row, const float *logits) {
     return next < choice->prompt->count && !serve_choice_record(choice, choice->prompt->items[next], logits);
 }
 
-/* Called after each chunk that a method reads. */
+/* Called after each chunk if the policy's method reads the prompt in chunks. */
 static int on_chunk(void *user, uint64_t tokens) {
     struct serve_loop *loop = user;
     serve_held_chunk(loop->prompting, loop->prompting->seen + (size_t)tokens);
@@ -298,7 +298,8 @@ static void end_prompt(struct serve_loop *loop, struct serve_choice *choice) {
         next_token(loop, choice, loop->prompt_logits);
 }
 
-/* Completes the prompt of this choice and starts its answer; likewise for choices with a copy of its session. */
+/* Completes the prompt of this choice and starts its answer. Does the same for the choices that have a copy of its
+ * session. */
 static void end_prompts(struct serve_loop *loop, struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     serve_share_prompt(choice);
@@ -309,7 +310,7 @@ static void end_prompts(struct serve_loop *loop, struct serve_choice *choice) {
     }
 }
 
-/* Computes the next chunk of a prompt. A policy with stages needs the rest of the prompt in one piece. */
+/* Computes the next chunk of a prompt. If the policy has stages, the chunk is the whole rest of the prompt. */
 static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice) {
     const struct serve_request *request = choice->request;
     const struct serve_tokens *prompt = choice->prompt;
@@ -334,7 +335,7 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
                                   last ? loop->prompt_logits : NULL, &error) == KVC_OK;
     loop->prompting = NULL;
     if (choice->request->abandoned)
-        return; /* sweep closes its session */
+        return; /* `sweep` closes its session */
     choice->seen += count;
     KVC_ASSERT(choice->seen <= prompt->count);
     if (!good)
@@ -347,7 +348,7 @@ static void compute_prompt(struct serve_loop *loop, struct serve_choice *choice)
 
 /* ---- the queue ---- */
 
-static void take_queue(struct serve_loop *loop) { /* lock held */
+static void take_queue(struct serve_loop *loop) { /* The caller holds the lock. */
     struct serve_request **link = &loop->first;
     while (*link)
         link = &(*link)->next;
@@ -367,7 +368,7 @@ static void loop_start(struct serve_request *request) {
     pthread_mutex_unlock(&request->serve->lock);
 }
 
-/* Fails requests that have waited longer than --wait, with a Retry-After header. */
+/* Fails requests that have waited longer than --wait seconds, with a Retry-After header. */
 static void expire(struct serve_loop *loop) {
     for (struct serve_request *request = loop->first; request; request = request->next) {
         struct serve_error error;
@@ -418,7 +419,7 @@ static bool wait_for_work(struct serve_loop *loop) {
     while (!loop->first && !serve->first && !serve->stopped)
         pthread_cond_wait(&serve->wake, &serve->lock);
     take_queue(loop);
-    if (loop->first && loop->idle && !serve->stopped) { /* retry after 5 ms */
+    if (loop->first && loop->idle && !serve->stopped) { /* try again after 5 ms */
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_nsec += 5000000;
@@ -456,7 +457,7 @@ void *serve_loop(void *user) {
     while (good && wait_for_work(&loop)) {
         sweep(&loop);
         admit(&loop);
-        expire(&loop); /* after admit: fails only the requests that admit could not place */
+        expire(&loop); /* called after `admit`, so that only requests for which there was no room fail */
         struct serve_choice *choice = next_prompt(&loop);
         loop.idle = !choice && loop.running == 0;
         if (choice)

@@ -8,7 +8,8 @@
 
 #include "serve/serve.h"
 
-/* Names the model for clients: --name, or the file or folder without .gguf. Clients do not see paths. */
+/* Sets the model's name for clients: --name, or the name of the file or folder without .gguf. Clients do not see
+ * paths. */
 static void name_model(struct serve *serve) {
     const char *path = serve->options->model, *name = serve->options->name;
     size_t length = strlen(path);
@@ -56,7 +57,8 @@ static int open_model(struct serve *serve) {
         return status;
     serve->info = kvc_model_info(serve->model);
     serve->context = options->common.context ? (uint64_t)options->common.context : serve->info->trained_context;
-    const uint64_t available = cli_available(), packed = serve->info->packed_bytes; /* allocated by the first session */
+    const uint64_t available = cli_available(), packed = serve->info->packed_bytes; /* memory that the first session
+                                                                                     * allocates */
     serve->memory = options->memory           ? options->memory
                     : available == UINT64_MAX ? (uint64_t)4 << 30
                                               : (available > packed ? available - packed : 0) / 2;
@@ -85,7 +87,7 @@ static int announce(const struct serve *serve, int port) {
     return cli_flush(serve->command);
 }
 
-/* Waits for a signal to end the server. Returns true if one arrived in time. */
+/* Waits for a signal that ends the server. Returns true if one arrived within `milliseconds`. */
 static bool signalled(const sigset_t *signals, long milliseconds) {
     const struct timespec time = {milliseconds / 1000, milliseconds % 1000 * 1000000};
     return sigtimedwait(signals, NULL, &time) > 0;
@@ -149,7 +151,7 @@ static int serve_until_end(struct serve *serve, const sigset_t *signals) {
     serve->draining = serve->stopped = true;
     pthread_cond_signal(&serve->wake);
     pthread_mutex_unlock(&serve->lock);
-    while (!ended(serve)) /* the engine thread may be saving sessions */
+    while (!ended(serve)) /* waits, because the engine thread may be saving sessions */
         wait_or_end(signals);
     pthread_join(thread, &good);
     serve_http_close(http);
@@ -162,7 +164,7 @@ int serve_main(const struct cli_command *command, const struct serve_options *op
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &signals, &before); /* blocked in all threads; signalled() waits for them */
+    sigprocmask(SIG_BLOCK, &signals, &before); /* blocked in all threads, because signalled() waits for these signals */
     pthread_mutex_init(&serve.lock, NULL);
     pthread_cond_init(&serve.wake, NULL);
     int status = open_model(&serve);

@@ -1,5 +1,5 @@
-/* message.c - the message of a chat's answer: content, reasoning_content and tool_calls, whole or as a stream's deltas.
- */
+/* message.c - the message of a chat's answer: content, reasoning_content and tool_calls. Written as a whole, or as the
+ * deltas of a stream. */
 #include <string.h>
 
 #include "serve/serve.h"
@@ -8,7 +8,7 @@ static void put_part(struct serve_text *text, const struct reader_part *part, si
     serve_text_string(text, part->text.data ? part->text.data + from : "", part->text.bytes - from);
 }
 
-/* Writes a call up to its arguments. */
+/* Writes the members of a call that come before its arguments. */
 static void put_call(struct serve_text *text, const struct serve_choice *choice, size_t i) {
     const char *name = choice->reader.calls[i].name;
     serve_text_print(text, "\"id\":\"call_%llu_%u_%zu\",\"type\":\"function\",\"function\":{\"name\":",
@@ -42,7 +42,7 @@ void serve_message_put(struct serve_text *text, const struct serve_choice *choic
     text->failed = text->failed || reader->failed;
 }
 
-/* Returns the first call of which something has not been sent, or NULL. */
+/* Returns the first call that has not been sent completely, or NULL. */
 static struct serve_call *next_call(const struct serve_choice *choice) {
     for (size_t i = 0; i < choice->reader.call_count; i++)
         if (!choice->reader.calls[i].told || choice->reader.calls[i].sent < choice->reader.calls[i].arguments.bytes)

@@ -1,4 +1,4 @@
-/* messages.c - the messages of a request as the chat template gets them. */
+/* messages.c - prepares the messages of a request for the chat template. */
 #include <string.h>
 
 #include "serve/serve.h"
@@ -21,8 +21,8 @@ static json_t *content_text(const json_t *content) {
     json_array_foreach(content, i, part) {
         const char *type = json_string_value(json_object_get(part, "type"));
         const bool good = type && (strcmp(type, "text") == 0 || strcmp(type, "refusal") == 0);
-        const json_t *said =
-            good ? json_object_get(part, type) : NULL; /* a part's text is in the member named like its type */
+        const json_t *said = good ? json_object_get(part, type) : NULL; /* a part has its text in the member that is
+                                                                         * named like its type */
         if (!json_is_string(said)) {
             serve_text_free(&text);
             return NULL;
@@ -52,8 +52,8 @@ static bool check_member(const struct serve_request *request, const char *name, 
                         clean, meant ? "; did you mean " : "", meant ? meant : "");
 }
 
-/* Gives an earlier answer's thoughts the names under which templates read them: reasoning_content, and thinking for
- * gpt-oss. The template of gpt-oss refuses a message that has thinking, content and calls. */
+/* Copies an earlier answer's thoughts to the members from which templates read them: reasoning_content or, for gpt-oss,
+ * thinking. The template of gpt-oss refuses a message that has thinking, content and calls. */
 static void share_thoughts(json_t *message) {
     json_t *thoughts = json_object_get(message, "reasoning_content");
     if (!json_is_string(thoughts))

@@ -1,4 +1,4 @@
-/* methods.c - GET /kvcull: the data that the page at / needs: the model, the server's policy, and all methods with
+/* methods.c - GET /kvcull, the data that the page at / needs: the model, the server's policy, and all methods with
  * their options. */
 #include <string.h>
 
@@ -13,8 +13,8 @@ static void put_member(struct serve_text *text, const char *name, const char *va
         serve_text_put(text, "null");
 }
 
-/* Writes the rows of an option table. A required option has the default null. An optional option without another
- * default has the default "". */
+/* Writes the rows of an option table. A required option has the default null. An optional option that has no default
+ * value gets the default "". */
 static void put_options(struct serve_text *text, const char *name, const struct kvc_option *options) {
     serve_text_print(text, ",\"%s\":[", name);
     for (const struct kvc_option *o = options; o && o->name; o++) {

@@ -14,7 +14,7 @@ void serve_observe(struct serve_histogram *histogram, double seconds) {
     histogram->count++;
 }
 
-/* "snapkv:budget=512+morphkv:budget=600" -> "snapkv+morphkv" */
+/* Converts "snapkv:budget=512+morphkv:budget=600" to "snapkv+morphkv", for example. */
 static void method_names(const char *spec, char *name, size_t capacity) {
     bool options = false;
     size_t at = 0;

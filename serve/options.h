@@ -9,11 +9,12 @@
 struct serve_options {
     struct cli_common common;
     const char *model, *kv, *host, *name, *template_name, *template_file, *date, *key_file, *sessions;
-    struct cli_texts allowed;                                              /* further accepted Host names */
+    struct cli_texts allowed;                                              /* Host names to accept in addition */
     struct cli_texts origins;                                              /* allowed origins of web pages */
     bool log;                                                              /* print a line for each request */
-    int64_t port, batch, queue, wait, connections, connections_each, kept; /* connections_each: 0: no limit */
-    int64_t most, max_tokens; /* limit of every answer; default for requests without a limit. -1: none */
+    int64_t port, batch, queue, wait, connections, connections_each, kept; /* connections_each: 0 means no limit */
+    int64_t most, max_tokens; /* most: limit of every answer; max_tokens: default for requests without a limit; -1:
+                               * none */
     uint64_t memory, body;
     bool cache_prompt, strict, strict_model;
 };

@@ -1,13 +1,13 @@
-/* page.c - the page at /: a chat, two methods side by side, and the text shaded by what the cache holds. Its sources
- * are in serve/page. The page is one document that loads nothing else, and its Content-Security-Policy lets a browser
- * run only scripts that carry the answer's nonce. */
+/* page.c - serves the page at /, which has a chat, two methods side by side, and the text shaded by what the cache
+ * holds. Its sources are in serve/page. The page is one document that loads nothing else, and its
+ * Content-Security-Policy lets a browser run only scripts that carry the answer's nonce. */
 #include "serve/page.h"
 
 #include <sys/random.h>
 
 #include "serve/http.h"
 
-enum { NONCE = 16 }; /* bytes */
+enum { NONCE = 16 }; /* bytes of a nonce */
 
 /* Writes a new nonce in hexadecimal. Returns false if the system gives no random bytes. */
 static bool draw_nonce(char nonce[2 * NONCE + 1]) {
@@ -19,7 +19,8 @@ static bool draw_nonce(char nonce[2 * NONCE + 1]) {
     return true;
 }
 
-/* Without 'unsafe-inline' and with trusted types, no text can become a script, whatever the page does with it. */
+/* Writes the Content-Security-Policy. It has no 'unsafe-inline' and requires trusted types, so no text can become a
+ * script, whatever the page does with it. */
 static void put_policy(struct serve_text *text, const char *nonce) {
     serve_text_print(text,
                      "default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; connect-src 'self'; "

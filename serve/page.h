@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-extern const char *const serve_page_pieces[]; /* NULL: the answer's nonce goes here */
+extern const char *const serve_page_pieces[]; /* a piece that is NULL stands for the answer's nonce */
 extern const size_t serve_page_count;
 
 #endif

@@ -1,4 +1,4 @@
-/* prepare.c - turns a request's values into the engine thread's input: tokens of the prompts and the answers to
+/* prepare.c - turns a request's values into the engine thread's input: the tokens of the prompts, and the answers to
  * compute. lengths.c adds the policy and the length limit. */
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +91,7 @@ static json_t *template_variables(const struct serve_values *values) {
     return variables;
 }
 
-/* Warns once if a request has tools and the template ignores them. */
+/* Warns once if a request has tools but the template ignores tools. */
 static void warn_unread(struct serve *serve, const struct serve_values *values,
                         const struct kvc_chat_options *options) {
     const bool given = options->tools || json_array_size(json_object_get(values->template_values, "tools")) > 0;
@@ -99,8 +99,8 @@ static void warn_unread(struct serve *serve, const struct serve_values *values,
         cli_warn(serve->command, "the chat template ignores tools, so the model does not see the tools of requests");
 }
 
-/* Renders the messages. Some templates, such as that of gpt-oss, fail if the content is null. OpenAI's client sends a
- * null content with calls. Such templates get an empty text instead. */
+/* Renders the messages. OpenAI's client sends a null content with calls. Some templates, such as that of gpt-oss, fail
+ * then. They get an empty text instead. */
 static enum kvc_status render(struct serve_request *request, struct kvc_chat_options *options,
                               struct kvc_error *cause) {
     struct serve_tokens *prompt = &request->prompts[0];
@@ -145,7 +145,7 @@ static bool read_messages(struct serve_request *request, struct serve_error *err
     if (!request->prompts || !variables || (request->functions && !tools) || cli_json_lost()) {
         (void)no_memory(error);
     } else if (render(request, &options, &cause) != KVC_OK) {
-        cause.status = KVC_USAGE; /* a template's error is about the conversation, so the client gets it */
+        cause.status = KVC_USAGE; /* a template's error is about the conversation, so the client gets its message */
         (void)serve_refuse_by(error, "messages", &cause);
     } else {
         request->prompt_count = 1;
@@ -167,7 +167,7 @@ bool serve_prompt_read(struct serve_request *request, struct serve_error *error)
 
 /* ---- choices ---- */
 
-/* Checks the stop texts. Removes empty ones, which would end nothing. */
+/* Checks the stop texts and removes empty ones, which would never end an answer. */
 static bool check_stop(json_t *stop, struct serve_error *error) {
     if (stop && !json_is_string(stop) && !json_is_array(stop))
         return prepare_refuse(error, "stop", "must be a text or an array of texts");
@@ -244,7 +244,8 @@ static bool read_biases(struct serve_request *request, struct serve_error *error
     return true;
 }
 
-/* Checks the sampling values by opening a sampler, and closes it again. Each answer opens its own when it begins. */
+/* Checks the sampling values by opening a sampler, which is closed again. Each answer opens its own sampler when it
+ * begins. */
 static bool check_sampling(struct serve_choice *choice, struct serve_error *error) {
     struct kvc_error cause;
     enum kvc_status status = serve_choice_sampler(choice, &cause);

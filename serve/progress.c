@@ -20,7 +20,7 @@ bool serve_put(struct serve_loop *loop, struct serve_request *request, const str
         return false;
     pthread_mutex_lock(&serve->lock);
     const bool good = serve_text_add(out, chunk->data, chunk->bytes);
-    if (out->capacity > request->buffered) { /* serve_buffer_shrink ran in the meantime */
+    if (out->capacity > request->buffered) { /* serve_buffer_shrink has run since */
         serve->buffered += out->capacity - request->buffered;
         request->buffered = out->capacity;
     }
@@ -28,7 +28,7 @@ bool serve_put(struct serve_loop *loop, struct serve_request *request, const str
     return good;
 }
 
-/* Returns how many tokens of the prompt are computed when `done` of `total` of a piece's work is done. */
+/* Returns how many tokens of the prompt are computed when `done` of `total` units of a piece's work are done. */
 static size_t processed(const struct serve_choice *choice, size_t piece, uint64_t done, uint64_t total) {
     const double part = total > 0 ? (double)cli_min(done, total) / (double)total : 1;
     return cli_min(choice->seen + (size_t)((double)piece * part), choice->prompt->count);

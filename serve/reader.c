@@ -1,4 +1,4 @@
-/* reader.c - the course of an answer: thoughts, content, calls, and the messages of gpt-oss. */
+/* reader.c - finds the parts of an answer: thoughts, content, calls, and the messages of gpt-oss. */
 #include "serve/reader.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #define MESSAGE "<|message|>"
 #define CHANNEL "<|channel|>"
 #define FUNCTIONS "to=functions."
-#define HEADER_MOST 400u /* bytes of the header of a message */
+#define HEADER_MOST 400u /* largest size of a message's header in bytes */
 
 const struct reader_mark reader_marks[] = {
     {READER_THINKS, "<think>", "</think>", false}, /* Qwen, DeepSeek, Granite 3.3 and many others */
@@ -24,7 +24,7 @@ const struct reader_mark reader_marks[] = {
     {READER_THOUGHT, "Here is my response:", NULL, true},
     {READER_CALLS, "<tool_call>", NULL, false}, /* Hermes, Qwen, Granite 4 */
     {READER_CALLED, "</tool_call>", NULL, false},
-    {READER_CALLS, "[TOOL_CALLS]", NULL, false}, /* Mistral, with the next two in newer models */
+    {READER_CALLS, "[TOOL_CALLS]", NULL, false}, /* Mistral; its newer models also write the next two */
     {READER_CALLED, "[CALL_ID]", NULL, false},
     {READER_CALLED, "[ARGS]", NULL, false},
     {READER_CALLS, "<|tool_call|>", NULL, false}, /* Granite 3, Phi-4 */
@@ -65,14 +65,14 @@ static void part_put(struct reader_part *part, char c) {
 
 void reader_content(struct serve_reader *reader, char c) { part_put(&reader->content, c); }
 
-/* Drops the blanks at the beginning of a part, or puts an empty line between two pieces of it. */
+/* Drops the blanks at the beginning of a part. Between two pieces of a part, puts an empty line. */
 static void begin_piece(struct reader_part *part) {
     reader_clear(&part->blanks);
     if (part->text.bytes > 0)
         serve_text_put(&part->blanks, "\n\n");
 }
 
-/* Appends a byte of arguments in a message of gpt-oss. */
+/* Appends a byte of a call's arguments, which are the text of a message of gpt-oss. */
 static void argument_put(struct serve_reader *reader, char c) {
     const bool muted = reader->call.muted;
     bool before;
@@ -101,7 +101,7 @@ void reader_release(struct serve_reader *reader) {
 
 /* ---- marks ---- */
 
-/* Returns true if the mark means something in the reader's state. */
+/* Returns true if the mark has a meaning in the reader's state. */
 static bool is_wanted(const struct serve_reader *reader, const struct reader_mark *mark) {
     if (mark->wordy && !reader->wordy)
         return false;
@@ -115,13 +115,13 @@ static bool is_wanted(const struct serve_reader *reader, const struct reader_mar
             return reader->thoughts && !reader->thought;
         break;
     case READER_AFTER_CALL:
-        if (mark->kind == READER_CALLED) /* the end of a code block, only if one has begun */
+        if (mark->kind == READER_CALLED) /* the end of a code block counts only if one has begun */
             return mark->text[0] != '`' || (reader->mark && reader->mark->text[0] == 'A');
         break;
     default:
         break;
     }
-    if (mark->kind == READER_FRAME) /* <response> is a frame only directly after thoughts */
+    if (mark->kind == READER_FRAME) /* <response> counts only directly after thoughts */
         return reader->thoughts && (mark->text[1] == '|'   ? true
                                     : mark->text[1] == '/' ? reader->framed
                                                            : reader->thought && reader->state == READER_BEGIN);
@@ -130,7 +130,7 @@ static bool is_wanted(const struct serve_reader *reader, const struct reader_mar
 
 enum match { MATCH_NONE, MATCH_PART, MATCH_WHOLE };
 
-/* Compares the held bytes with the marks that may come now. */
+/* Compares the held bytes with the marks that have a meaning now. */
 static enum match match_held(const struct serve_reader *reader, const struct reader_mark **found) {
     const struct serve_text *held = &reader->held;
     for (const struct reader_mark *mark = reader_marks; mark->text; mark++)
@@ -199,7 +199,7 @@ static void end_header(struct serve_reader *reader) {
         reader_release(reader);
 }
 
-/* Returns true if the bytes can be the beginning of a header. */
+/* Returns true if the bytes can be the beginning of a message's header. */
 static bool is_header(const struct serve_text *held) {
     static const char *const begins[] = {"<|start|>", CHANNEL, MESSAGE, "<|constrain|>", "to=", "assistant"};
     const size_t blanks = strspn(held->data, " \t\r\n"), bytes = held->bytes - blanks;
@@ -224,7 +224,7 @@ static void header_put(struct serve_reader *reader, char c) {
     }
 }
 
-/* Ends the arguments of a message. */
+/* Ends the arguments that are the text of a message of gpt-oss. */
 static void end_arguments(struct serve_reader *reader) {
     if (reader->state != READER_IN_ARGUMENTS || reader->call.muted)
         return;
@@ -257,7 +257,7 @@ static void on_mark(struct serve_reader *reader, const struct reader_mark *mark)
     case READER_CALLS:
         reader->mark = mark;
         reader_call_open(reader, false);
-        return; /* the mark stays held until a call has begun */
+        return; /* the mark is held until a call has begun */
     case READER_CALLED:
         break;
     case READER_FRAME:
@@ -271,8 +271,8 @@ static void on_mark(struct serve_reader *reader, const struct reader_mark *mark)
     reader_clear(&reader->held);
 }
 
-/* Leaves the beginning of the answer, or the blanks after a call. The held bytes are the beginning of JSON, or
- * content. */
+/* Ends the state at the beginning of the answer or after a call, in which only blanks came. The held bytes are the
+ * beginning of JSON, or content. */
 static void leave_blanks(struct serve_reader *reader) {
     char held[64];
     const size_t bytes = reader->held.bytes;
@@ -290,7 +290,7 @@ static void leave_blanks(struct serve_reader *reader) {
         reader_put(reader, held[i]);
 }
 
-/* Reads a byte where marks can come. Passes on bytes that belong to no mark. */
+/* Reads a byte in a state in which marks can come. Passes on bytes that belong to no mark. */
 static void scan(struct serve_reader *reader, char c) {
     struct serve_text *held = &reader->held;
     const struct reader_mark *mark = NULL;
@@ -316,7 +316,7 @@ static void scan(struct serve_reader *reader, char c) {
         if (match != MATCH_NONE || blanks)
             return;
         const char first = held->data[0];
-        memmove(held->data, held->data + 1, held->bytes--); /* moves the NUL, too */
+        memmove(held->data, held->data + 1, held->bytes--); /* this moves the NUL, too */
         give(reader, first);
     }
 }
@@ -358,12 +358,12 @@ bool serve_reader_end(struct serve_reader *reader, bool cut) {
     if (reader->failed)
         return false;
     if (reader->state == READER_IN_HEADER && held->bytes > 0 && strchr(held->data, '<'))
-        reader_clear(held); /* a header without a message */
+        reader_clear(held); /* the held bytes are a header without a message */
     if (reader->state == READER_IN_ARGUMENTS && reader->call.value.depth == 0 && !reader->call.value.quoted)
-        reader_clear(held); /* the beginning of a mark */
+        reader_clear(held); /* the held bytes are the beginning of a mark */
     const bool calls = reader->state == READER_IN_CALL || reader->state == READER_AFTER_CALL;
     if (cut && calls && reader->call_count > 0)
-        reader_clear(held); /* a further call, without its name yet */
+        reader_clear(held); /* the held bytes are a further call that has no name yet */
     if (reader->state == READER_IN_CALL || reader->state == READER_IN_HEADER)
         reader_release(reader);
     for (size_t i = 0; i < held->bytes; i++)

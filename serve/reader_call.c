@@ -9,9 +9,9 @@
 #include "core/base/assert.h"
 #include "serve/reader.h"
 
-#define WORD_MOST 256u /* bytes of a name */
+#define WORD_MOST 256u /* largest size of a name in bytes */
 
-/* What the members of a call mean. An object with other members before its arguments is no call. */
+/* The meaning of a call's members. An object that has other members before its arguments is not a call. */
 enum { KEY_NONE, KEY_NAME, KEY_ARGUMENTS, KEY_OTHER };
 static const struct {
     const char *name;
@@ -56,7 +56,7 @@ bool reader_value_put(struct reader_value *value, char c, bool *before) {
     return false;
 }
 
-/* Writes a code point of \u escapes as UTF-8. Returns its bytes. */
+/* Writes the code point of a \u escape as UTF-8. Returns its number of bytes. */
 static int encode(unsigned code, char *out) {
     if (code < 0x80) {
         out[0] = (char)code;
@@ -69,7 +69,7 @@ static int encode(unsigned code, char *out) {
     return more + 1;
 }
 
-/* Ends \uXXXX. A surrogate without its partner becomes U+FFFD. */
+/* Ends the escape \uXXXX. A surrogate without its partner becomes U+FFFD. */
 static int end_code(struct reader_string *string, char *out) {
     const unsigned code = string->code, high = string->high;
     const bool is_high = code >= 0xd800 && code < 0xdc00, is_low = code >= 0xdc00 && code < 0xe000;
@@ -80,7 +80,7 @@ static int end_code(struct reader_string *string, char *out) {
     return is_high ? lost : lost + encode(is_low ? 0xfffd : code, out + lost);
 }
 
-/* Reads a digit of \uXXXX. If the byte is no digit, the escape ends as U+FFFD. */
+/* Reads a digit of \uXXXX. If the byte is not a digit, the escape becomes U+FFFD. */
 static int decode_digit(struct reader_string *string, char c, char *out) {
     static const char digits[] = "0123456789abcdefABCDEF";
     const char *digit = c ? strchr(digits, c) : NULL;
@@ -96,8 +96,8 @@ static int decode_digit(struct reader_string *string, char c, char *out) {
     return --string->digits == 0 ? end_code(string, out) : 0;
 }
 
-/* Decodes a byte of a JSON string. Returns the number of bytes of text written to out [8]; at the closing quote -1
- * minus this number. */
+/* Decodes a byte of a JSON string. Returns n, the number of bytes of text written to out [8], or -1 - n at the closing
+ * quote. */
 static int decode(struct reader_string *string, char c, char *out) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     if (string->digits > 0)
@@ -132,7 +132,7 @@ void reader_call_begin(struct serve_reader *reader, const char *name) {
     if (call->muted)
         return;
     call->over = false;
-    if ((reader->call_count & (reader->call_count - 1)) == 0) { /* full: 0, 1, 2, 4, ... */
+    if ((reader->call_count & (reader->call_count - 1)) == 0) { /* the array is full at counts of 0, 1, 2, 4, ... */
         struct serve_call *grown =
             realloc(reader->calls, (reader->call_count ? 2 * reader->call_count : 1) * sizeof *grown);
         if (!grown) {
@@ -172,7 +172,7 @@ static void call_add(struct serve_reader *reader, const char *text, size_t bytes
         serve_text_add(&reader->call.early, text, bytes);
 }
 
-/* Ends an object. Returns false if the object was no call. */
+/* Ends an object. Returns false if the object was not a call. */
 static bool call_end(struct serve_reader *reader) {
     struct reader_call *call = &reader->call;
     call_begin(reader);
@@ -243,7 +243,7 @@ static bool plain_put(struct serve_reader *reader, char c) {
     }
     if (call->state == CALL_PLAIN)
         return !reader_blank(c) && c != '<' && c != '"' && add_word(call, c);
-    if (c != ']') /* CALL_BRACKET */
+    if (c != ']') /* in state CALL_BRACKET */
         return add_word(call, c);
     if (strcmp(word_of(call), "CALL_ID") == 0) {
         begin_word(call, CALL_ID);
@@ -277,7 +277,7 @@ static bool open_put(struct serve_reader *reader, char c) {
     return call->plain && add_word(call, c);
 }
 
-/* Reads the byte after a key and its colon. */
+/* Reads a byte of a value, which follows a key and its colon. */
 static bool value_put(struct serve_reader *reader, char c) {
     struct reader_call *call = &reader->call;
     if (reader_blank(c))
@@ -296,7 +296,7 @@ static bool value_put(struct serve_reader *reader, char c) {
     return reader_call_put(reader, c);
 }
 
-/* Ends a member's name. A second name or second arguments are ignored. */
+/* Ends a member's name. A second name or a second value for the arguments is ignored. */
 static bool end_key(struct reader_call *call) {
     call->key = KEY_NONE;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)

@@ -1,4 +1,4 @@
-/* refuse.c - formats the reason of a refusal as one printable line. */
+/* refuse.c - formats the reason why a request is refused as one printable line. */
 #include <stdarg.h>
 #include <string.h>
 

@@ -35,7 +35,7 @@ void serve_request_release(struct serve_request *request) {
         return;
     for (size_t i = 0; i < request->choice_count; i++)
         serve_choice_free(&request->choices[i]);
-    kvc_grammar_close(request->grammar); /* after the samplers that use it */
+    kvc_grammar_close(request->grammar); /* closed after the samplers that use it */
     for (size_t i = 0; i < request->prompt_count; i++)
         free(request->prompts[i].items);
     free(request->choices);
@@ -68,7 +68,7 @@ bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_err
             serve_refuse(error, 503, "server_error", "", NULL, "the queue is full: %zu requests wait", serve->queued);
         error->retry_after = 5;
     } else {
-        request->references++; /* the engine thread's reference */
+        request->references++; /* the engine thread holds this reference */
         request->next = NULL;
         if (serve->last)
             serve->last->next = request;
@@ -78,7 +78,7 @@ bool serve_enqueue(struct serve_request *request, size_t *busy, struct serve_err
         KVC_ASSERT(serve->first && !request->next);
         serve->queued++;
         serve->unfinished++;
-        ++*busy; /* counted here, so that the server does not end before the client has the answer */
+        ++*busy; /* counted now, so that the server does not end before the client has the answer */
         serve->metrics.requests++;
         pthread_cond_signal(&serve->wake);
     }

@@ -13,8 +13,8 @@ const char *serve_header(const struct serve_exchange *exchange, const char *name
 
 /* ---- CORS ---- */
 
-/* Returns the value of Access-Control-Allow-Origin: the request's origin, or * for all. Returns NULL if the origin is
- * not allowed. */
+/* Returns the value of Access-Control-Allow-Origin: the request's origin, or * if every origin is allowed. Returns NULL
+ * if this origin is not allowed. */
 static const char *allowed_origin(const struct serve_exchange *exchange) {
     const struct cli_texts *origins = &exchange->http->serve->options->origins;
     const char *origin = serve_header(exchange, MHD_HTTP_HEADER_ORIGIN);
@@ -121,8 +121,8 @@ static void make_word(const char *text, char *word, size_t capacity) {
     word[i] = '\0';
 }
 
-/* Writes the number of prompt and answer tokens, the prompt tokens that a cached session held already, and the time of
- * the first answer token. */
+/* Writes the number of prompt tokens and of answer tokens, how many prompt tokens a cached session held already, and
+ * the time to the first answer token. */
 static void put_tokens(const struct serve_request *request, char *line, size_t capacity) {
     unsigned long long prompt = 0;
     for (size_t i = 0; i < request->prompt_count; i++)

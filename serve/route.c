@@ -42,7 +42,7 @@ static enum MHD_Result begin_stream(struct serve_exchange *exchange) {
         return MHD_NO;
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
     (void)MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
-    (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* proxies must not buffer it */
+    (void)MHD_add_response_header(response, "X-Accel-Buffering", "no"); /* tells proxies not to buffer the stream */
     return serve_respond_with(exchange, MHD_HTTP_OK, response);
 }
 
@@ -104,7 +104,7 @@ static enum MHD_Result answer_json(struct serve_exchange *exchange, int status, 
     return serve_respond(exchange, status, "application/json", text, NULL, NULL);
 }
 
-enum { SILENCE = 2 }; /* seconds without a sign from a rank, which sends four a second */
+enum { SILENCE = 2 }; /* number of seconds without a sign of life from a rank; a rank gives four signs a second */
 
 static enum MHD_Result health(struct serve_exchange *exchange) {
     struct serve *serve = exchange->http->serve;
@@ -212,7 +212,8 @@ static enum MHD_Result tokenize(struct serve_exchange *exchange) {
     return result;
 }
 
-/* Returns a malloc'ed array of token ids, or NULL if an element is not a token id or memory runs out. */
+/* Returns an array of token ids that the caller frees. Returns NULL if an element is not a token id or memory runs
+ * out. */
 static int32_t *read_tokens(const struct serve *serve, const json_t *array, size_t *count) {
     int32_t *tokens = malloc((json_array_size(array) + 1) * sizeof *tokens);
     *count = 0;

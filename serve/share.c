@@ -11,16 +11,16 @@
 #include "core/base/assert.h"
 #include "serve/loop.h"
 
-enum { SHARED_LEAST = 64 }; /* shorter prefixes are computed again instead of cached, in tokens */
+enum { SHARED_LEAST = 64 }; /* shorter prefixes, in tokens, are computed again instead of cached */
 
-/* Returns the least length of a prefix that may be cached. The first prompt of a session determines the mean of its
- * keys, so a prefix must have all tokens of the mean. */
+/* Returns the least length of a prefix that may be cached. A session's first prompt determines the mean that it
+ * subtracts from keys, so the prefix must contain all tokens that enter this mean. */
 static size_t least_of(const struct serve_choice *choice) {
     const bool means = choice->seen == 0 && kvc_type_is_rotated(choice->request->serve->options->common.cache_type.key);
     return means ? KVC_MEAN_ROWS : SHARED_LEAST;
 }
 
-/* Returns the length of the common prefix. */
+/* Returns the length of the common prefix of a and b. */
 static size_t common(const struct serve_tokens *a, const struct serve_tokens *b) {
     const size_t most = cli_min(a->count, b->count);
     size_t n = 0;
@@ -31,7 +31,7 @@ static size_t common(const struct serve_tokens *a, const struct serve_tokens *b)
 
 static bool may_cut(const struct serve_request *request) { return request->stages == 0 && serve_reuses(request); }
 
-/* Returns the length of the prefix that both prompts share; 0: it cannot be shared. */
+/* Returns the length of the prefix that both prompts share, or 0 if the prefix cannot be shared. */
 static size_t common_with(const struct serve_choice *choice, const struct serve_choice *other) {
     const struct serve_request *a = choice->request, *b = other->request;
     if (other == choice || b->abandoned || !may_cut(b) || strcmp(a->spec, b->spec) != 0)
@@ -53,8 +53,8 @@ bool serve_share_waits(const struct serve_loop *loop, const struct serve_choice 
 }
 
 /* Returns the longest prefix that the choice shares with a cached session or with a prompt that has not begun. Other
- * answers to the same prompt do not count unless they still wait for admission: the admitted ones get copies at the
- * prompt's end. */
+ * answers to the same prompt count only while they wait for admission: once admitted, they get copies at the prompt's
+ * end. */
 static size_t longest_common(const struct serve_loop *loop, const struct serve_choice *choice) {
     size_t most = 0;
     for (size_t i = 0; i < loop->kept_count; i++)
@@ -102,14 +102,14 @@ static bool draws(const struct serve *serve, const char *spec) {
 void serve_share_prompt(struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     if (request->values.n == 1 || serve_wants_rows(request) || draws(request->serve, request->spec) ||
-        (request->stages != 0 && choice->cached > 0)) /* its session may hold more memory than the others reserved */
+        (request->stages != 0 && choice->cached > 0)) /* the session may hold more than was reserved for the others */
         return;
     for (size_t i = 0; i < request->choice_count; i++) {
         struct serve_choice *other = &request->choices[i];
         struct kvc_session *copy;
         if (other == choice || other->prompt != choice->prompt || other->stage != SERVE_PROMPT || other->seen > 0 ||
             kvc_session_fork(choice->session, &copy, NULL) != KVC_OK)
-            continue; /* it computes its prompt itself */
+            continue; /* this choice computes its prompt itself */
         kvc_session_close(other->session);
         other->session = copy;
         other->looked = true;

@@ -1,9 +1,10 @@
 /* slots.c - cached sessions on disk. With --sessions FOLDER the server saves them when it ends and loads them when it
  * starts, so that conversations and shared prompts need not be computed again.
  *
- * A slot is a file of kvc_session_save. It has the session, its tokens, and a note: the policy string, after "shared "
- * if requests get copies. Slots are numbered in order of last use. The server never overwrites or removes a file that
- * it did not load: it uses no number twice, and removes loaded files only after their replacements are saved. */
+ * A slot is a file of kvc_session_save. It has the session, its tokens, and a note. The note is the policy string, with
+ * "shared " before it if requests get copies. Slots are numbered in order of last use. The server never overwrites or
+ * removes a file that it did not load: it uses no number twice, and removes loaded files only after their replacements
+ * are saved. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 #include "serve/loop.h"
 
 #define SHARED "shared "
-enum { DIGITS_MOST = 18 }; /* digits of a slot's number */
+enum { DIGITS_MOST = 18 }; /* largest number of digits of a slot's number */
 
 /* ---- the folder ---- */
 
@@ -88,7 +89,8 @@ int serve_slots_check(struct serve *serve) {
     if (cli_ranks() && kvc_ranks_count(cli_ranks()) > 1)
         return cli_error(serve->command, KVC_USAGE,
                          "--sessions %s: sessions that several processes share cannot be saved", folder);
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST) /* private, because sessions contain the conversation's text */
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST) /* no access for others, because sessions contain the
+                                                      * conversation's text */
         return cli_error(serve->command, KVC_RESOURCE, "--sessions %s: cannot be created: %s", folder, strerror(errno));
     if (stat(folder, &what) != 0 || !S_ISDIR(what.st_mode) || access(folder, R_OK | W_OK | X_OK) != 0)
         return cli_error(serve->command, KVC_INPUT, "--sessions %s: must be a folder that can be read and written",
@@ -105,7 +107,7 @@ int serve_slots_check(struct serve *serve) {
 
 /* ---- loading ---- */
 
-/* Adds a loaded session to the cached ones. Returns false on failure; the caller then still owns the session. */
+/* Adds a loaded session to the cached ones. On failure, returns false, and the caller still owns the session. */
 static bool slots_take(struct serve_loop *loop, struct serve_cached *kept, struct kvc_saved *saved) {
     struct kvc_session_stats stats;
     const size_t mark = strlen(SHARED);
@@ -148,10 +150,10 @@ static bool slots_load(struct serve_loop *loop, uint64_t number, const char *pat
     return room;
 }
 
-/* Loads the most recently used slots, as many as --keep and --mem permit. */
+/* Loads the most recently used slots, as many as --keep and --mem allow. */
 void serve_slots_load(struct serve_loop *loop) {
     const struct serve *serve = loop->serve;
-    off_t least = INT64_MAX; /* bytes of the smallest file that did not fit */
+    off_t least = INT64_MAX; /* size of the smallest file that did not fit */
     uint64_t *numbers;
     size_t count;
     if (!serve->options->sessions || !list_slots(loop->serve, &numbers, &count))
@@ -168,7 +170,7 @@ void serve_slots_load(struct serve_loop *loop) {
     loop->loaded_count = loop->kept_count;
     free(numbers);
     if (loop->kept_count > 0 && !(loop->loaded = malloc(loop->kept_count * sizeof *loop->loaded)))
-        loop->loaded_count = 0; /* no memory for the list: the files remain */
+        loop->loaded_count = 0; /* there is no memory for the list, so the files remain */
     for (size_t i = 0; i < loop->loaded_count; i++)
         loop->loaded[i] = loop->kept[i].slot - 1;
 }
@@ -227,8 +229,9 @@ static int by_use(const void *a, const void *b) {
     return x->used < y->used ? -1 : x->used > y->used;
 }
 
-/* Saves the most recently used session first. After each new file it removes the oldest dropped slot, and after
- * complete success all of them. So the folder needs room for only one more session, and a failure loses nothing. */
+/* Saves the most recently used session first. After each new file it removes the oldest slot whose session was dropped;
+ * when all sessions are saved, it removes all such slots. So the folder needs room for only one more session, and a
+ * failure loses nothing. */
 bool serve_slots_save(struct serve_loop *loop) {
     const struct serve *serve = loop->serve;
     uint64_t *numbers, first;
@@ -242,7 +245,7 @@ bool serve_slots_save(struct serve_loop *loop) {
     for (size_t i = loop->kept_count; i-- > 0 && good;) {
         const struct serve_cached *kept = &loop->kept[i];
         if (kept->slot && kept->used <= loop->loaded_uses)
-            continue; /* unused since it was loaded: its file is current */
+            continue; /* not used since it was loaded, so its file is current */
         if (!slots_put(loop, kept, first + i))
             failed++;
         else if (!kept->slot && dropped > 0)

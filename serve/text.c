@@ -1,4 +1,4 @@
-/* text.c - a growable text, and functions that append JSON to it. */
+/* text.c - functions that append JSON to a growable text. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

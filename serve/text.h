@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct serve_text {
-    char *data; /* terminated by a NUL, which `bytes` does not count */
+    char *data; /* ends with a NUL, which `bytes` does not count */
     size_t bytes, capacity;
     bool failed;
 };
@@ -18,7 +18,8 @@ void serve_text_put(struct serve_text *text, const char *string);
 __attribute__((format(printf, 2, 3))) void serve_text_print(struct serve_text *text, const char *format, ...);
 /* Appends a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD. */
 void serve_text_string(struct serve_text *text, const char *data, size_t bytes);
-void serve_text_number(struct serve_text *text, double number); /* as JSON; null if it is not finite */
+void serve_text_number(struct serve_text *text, double number); /* appends the number as JSON; null if it is not
+                                                                 * finite */
 void serve_text_free(struct serve_text *text);
 
 #endif

@@ -13,7 +13,7 @@ static bool tools_lost(struct serve_error *error) {
     return serve_refuse(error, 500, "server_error", "", NULL, "the server has no memory for this request");
 }
 
-/* Parses JSON in a string of JSON, within the bounds of bodies. Returns NULL if it is wrong. */
+/* Parses JSON text that is a JSON string, within the limits of bodies. Returns NULL if it is wrong. */
 static json_t *tools_parse(const json_t *string) {
     struct serve_error error;
     const char *text = json_string_value(string);
@@ -55,7 +55,8 @@ static bool read_functions(const json_t *tools, json_t *functions, struct serve_
     return true;
 }
 
-/* Reads tool_choice. *none: no function may be called; *forced: a call is required; *only: of this function. */
+/* Reads tool_choice. *none: no function may be called. *forced: a call is required. *only: the one function that may be
+ * called. */
 static bool read_choice(const json_t *choice, const json_t *functions, bool *none, bool *forced, const char **only,
                         struct serve_error *error) {
     const char *word = json_string_value(choice);

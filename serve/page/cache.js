@@ -1,6 +1,6 @@
-/* cache.js - the view of a cache: bytes beside those of full, and the text, shaded by the share of the cache's lists
- * that hold each token. A list belongs to one layer and KV head. The user picks one token by mouse, by touch or by
- * the arrow keys. */
+/* cache.js - the view of a cache: its bytes compared with those of `full`, and the text, shaded by the percentage of
+ * the cache's lists that hold each token. A list belongs to one layer and KV head. The user picks one token by mouse,
+ * by touch or by the arrow keys. */
 
 const LOOK_HINT = 'Point at a token, or use the arrow keys, to see when it was lost and where.';
 const BLOCK_TOKENS = 128;
@@ -12,7 +12,7 @@ class CacheView {
         const names = ['held', 'of', 'bar', 'facts', 'map', 'look'];
         this.parts = fill(box, 'cache-view', names);
         this.id = 'map' + cacheViews++;
-        this.other = null; /* the view beside this one, which shows the same token */
+        this.other = null; /* the other view if two are side by side; both show the same token */
         const map = this.parts.map;
         map.setAttribute('aria-label', 'The text, shaded by what the cache holds');
         for (const kind of ['pointerover', 'click'])
@@ -26,7 +26,7 @@ class CacheView {
 
     clear() {
         this.spans = [];
-        this.block = null; /* that takes the next token */
+        this.block = null; /* the element to which the next token is added */
         this.answer = null;
         this.at = -1;
         this.parts.map.replaceChildren();
@@ -55,7 +55,7 @@ class CacheView {
         else if (this.spans.length) this.parts.look.textContent = LOOK_HINT;
     }
 
-    /* Adds the new tokens, in blocks that end at a line end, because a browser lays out a whole block at once. */
+    /* Adds the new tokens in blocks that end at a line end, because a browser lays out a whole block at once. */
     addTokens() {
         const {prompt, pieces} = this.answer, from = this.spans.length, map = this.parts.map;
         const low = map.scrollTop + map.clientHeight >= map.scrollHeight - 8;
@@ -78,7 +78,8 @@ class CacheView {
             const span = this.spans[i];
             if (span.held === held[i]) continue;
             span.held = held[i];
-            span.dataset.held = Math.ceil(held[i] / 10); /* ten shades, so that the browser can share their styles */
+            span.dataset.held = Math.ceil(held[i] / 10); /* only ten shades, so that the browser can share their
+                                                          * styles */
         }
     }
 
@@ -150,7 +151,7 @@ class CacheView {
         this.spans[this.at].scrollIntoView({block: 'nearest'});
     }
 
-    /* Says at which point of the text the last list lost the token. */
+    /* Says how much of the text was computed when the last list lost the token. */
     whenLost(lost) {
         const prompt = this.answer.prompt.length, all = this.spans.length;
         if (lost < prompt) return `while the prompt was read, by its token ${number(lost)} of ${number(prompt)}`;
@@ -174,7 +175,8 @@ class CacheView {
         this.parts.look.replaceChildren(...lines);
     }
 
-    /* Shows a cell for each layer, shaded by the share of the layer's lists that hold it, and says the same in words. */
+    /* Shows a cell for each layer, shaded by the percentage of the layer's lists that hold the token, and says the same
+     * in words. */
     layerStrip(levels) {
         const cells = levels.map((level) => {
             const cell = make('i');
@@ -191,7 +193,7 @@ class CacheView {
     }
 }
 
-/* Writes numbers in ascending order as 0-3, 8. */
+/* Writes ascending numbers as ranges, such as "0-3, 8". */
 function ranges(numbers) {
     const parts = [];
     for (let i = 0; i < numbers.length; i++) {

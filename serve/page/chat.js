@@ -1,14 +1,14 @@
-/* chat.js - the view for one conversation: its turns, which can be edited and drawn again, and the list of chats. */
+/* chat.js - the view for one conversation: its turns, which can be edited and answered anew, and the list of chats. */
 
 let chat = newChat();
-let busy = null; /* the AbortController of the answer that arrives */
+let busy = null; /* the AbortController of the answer that is arriving */
 let policyForm = null, chatCache = null;
 
 const wrong = (text) => { byId('wrong').textContent = text; };
 
 /* ---- turns ---- */
 
-/* Returns an answer's policy, seed and note in a line. */
+/* Returns an answer's policy, seed and note as one line. */
 function turnFacts(message) {
     const facts = [message.kv, message.seed === undefined ? '' : 'seed ' + message.seed, message.note];
     return make('span', {className: 'facts-line'}, facts.filter(Boolean).join(' · '));
@@ -58,8 +58,8 @@ function questionOf(messages) {
 
 const most = () => Math.max(1, Math.floor(+byId('most').value) || 1);
 
-/* Shows an answer that arrives, as a turn that showTurns replaces when the answer is over. Returns a function that
- * brings it up to date. */
+/* Shows an answer that is arriving, as a turn that showTurns replaces when the answer is complete. Returns a function
+ * that updates the turn. */
 function arrivingTurn(answer) {
     const said = make('div', {className: 'said'});
     const turn = make('article', {className: 'turn assistant', 'aria-label': 'Answer'}, said);
@@ -88,7 +88,7 @@ function setBusy(controller) {
     byId('talk').setAttribute('aria-busy', String(Boolean(busy)));
 }
 
-/* Moves the focus back to the message field, unless the user has moved it elsewhere, such as to a token. */
+/* Moves the focus back to the message field, unless the user has moved the focus elsewhere, such as to a token. */
 function focusAsk() {
     const at = document.activeElement;
     if (at === document.body || byId('form').contains(at)) byId('ask').focus({preventScroll: true});
@@ -143,7 +143,7 @@ function keep(one) {
 
 const drawnSeed = () => byId('seed').value === '' ? newSeed() : Math.max(0, Math.floor(+byId('seed').value));
 
-/* Shows the chat anew, without forgetting the cache that is shown. */
+/* Shows the turns of the chat again, without clearing the cache view. */
 function showTurns() {
     const end = byId('end'), follow = inSight(end);
     byId('talk').replaceChildren();
@@ -158,7 +158,7 @@ async function ask(text) {
     keep(mine);
     showTurns();
     if (!await answerChat(drawnSeed())) {
-        /* No answer: the text goes back, so that it can be sent again. */
+        /* No answer came: the text goes back to the message field, so that it can be sent again. */
         mine.messages.pop();
         if (mine.messages.length) keep(mine);
         else dropChat(mine);
@@ -203,7 +203,7 @@ function editTurn(turn, index) {
     area.focus();
 }
 
-/* Continues from an edited message. The later messages are dropped, unless no answer comes. */
+/* Continues from an edited message. If an answer comes, the later messages are dropped. */
 async function sendEdited(index, text) {
     const mine = chat, before = mine.messages.slice();
     mine.messages.length = index;
@@ -226,7 +226,7 @@ function openChat(one) {
     chat = one;
     wrong('');
     history.replaceState(null, '', '#chat/' + one.id);
-    /* The user can resend a message without an answer, such as after the page was closed during the answer. */
+    /* The user can resend a message that has no answer, for example because the page was closed during the answer. */
     if (one.messages.at(-1)?.role === 'user') byId('ask').value = one.messages.pop().content;
     showChat();
     policyForm.forecastLater();
@@ -242,7 +242,7 @@ function listChats() {
     }));
 }
 
-/* Deletes a chat at once, and offers to bring it back. */
+/* Deletes a chat at once, and offers to restore it. */
 function removeChat(one) {
     dropChat(one);
     if (one.id === chat.id) openChat(newChat());

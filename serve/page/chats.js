@@ -17,7 +17,7 @@ function readChat(text) {
     let chat = null;
     try {
         chat = JSON.parse(text);
-    } catch { /* no JSON */
+    } catch { /* the text is not JSON */
     }
     const good = chat && typeof chat.id === 'string' && typeof chat.system === 'string' &&
         Number.isFinite(chat.changed) && Array.isArray(chat.messages) &&
@@ -41,7 +41,7 @@ function keptChats() {
     return chats.sort((one, other) => other.changed - one.changed);
 }
 
-/* Keeps a chat. Returns false if the browser does not. */
+/* Stores a chat. Returns false if the browser does not store it. */
 function keepChat(chat) {
     chat.changed = Date.now();
     try {
@@ -55,6 +55,6 @@ function keepChat(chat) {
 function dropChat(chat) {
     try {
         localStorage.removeItem(CHAT_PREFIX + chat.id);
-    } catch { /* it was not kept */
+    } catch { /* the chat was not stored */
     }
 }

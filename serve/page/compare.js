@@ -1,4 +1,4 @@
-/* compare.js - two methods side by side: one question, two policies, both answers and both caches. */
+/* compare.js - the view of two methods side by side: one question, two policies, both answers and both caches. */
 
 const EXAMPLE = `The ferry to the outer islands leaves from the second pier when the tide is high, and takes two \
 hours. In winter the ferry does not run on Sundays, and the mail is brought by a small plane. The lighthouse was \
@@ -11,7 +11,7 @@ painter lives from May to September. The road to the north ends at a bridge that
 
 What is the name of the harbour master?`;
 
-let duel = null; /* the AbortController of the two answers that arrive */
+let duel = null; /* the AbortController of the two answers that are arriving */
 const sides = [];
 
 function duelQuestion() {
@@ -34,7 +34,7 @@ function makeSide(id, spec) {
     return side;
 }
 
-/* Asks one side. An error is shown there, and the other side goes on. */
+/* Asks one side. If an error occurs, shows it there; the other side continues. */
 async function askSide(side, question, signal) {
     const answer = newAnswer(), text = make('div', {className: 'text'});
     const show = () => {
@@ -74,7 +74,7 @@ async function askBoth(event) {
 }
 
 function beginCompare() {
-    /* The server's own policy beside a simple one of the same budget. */
+    /* The default policies: the server's own, and a simple one with the same budget. */
     const own = about.kv, budget = parsePolicy(own)[0].budget || 128;
     sides.push(
         makeSide('a', own),

@@ -1,4 +1,5 @@
-/* main.js - starts the page: asks the server for its model and methods, and shows the view that the address names. */
+/* main.js - starts the page: asks the server for its model and methods, and shows the view that the page's address
+ * names. */
 
 function showView() {
     const compare = location.hash === '#compare';
@@ -26,7 +27,8 @@ async function begin() {
     document.documentElement.dataset.ready = 'yes';
 }
 
-/* Starts the page, or shows the reason of a failure. It may succeed after the user has entered an API key. */
+/* Starts the page, or shows the reason of a failure. After the user has entered an API key, a second try may
+ * succeed. */
 function tryToBegin() {
     if (about) return;
     wrong('');
@@ -36,7 +38,7 @@ function tryToBegin() {
     });
 }
 
-/* The list of chats is open where there is room for it beside the chat. */
+/* The list of chats is open if the window has room for it next to the chat. */
 const roomy = window.matchMedia('(min-width: 1101px)');
 const foldChats = () => { byId('chats').open = roomy.matches; };
 roomy.addEventListener('change', foldChats);

@@ -3,10 +3,11 @@
  * elsewhere. Links lead only to http, https or mail. */
 
 const MARKDOWN = typeof marked === 'object' && typeof marked.lexer === 'function';
-const MARKDOWN_MOST = 100000; /* characters; a longer text is shown as it is */
-const MARKDOWN_MARKS = 500;   /* marks in a paragraph: the library's time grows with their square */
-const MARKDOWN_DEEP = 40;     /* lists and quotes within one another */
-const MARKDOWN_SLOW = 100;    /* milliseconds; a text that takes longer is shown as it is until it is whole */
+const MARKDOWN_MOST = 100000; /* number of characters; a longer text is shown as plain text */
+const MARKDOWN_MARKS = 500;   /* number of marks in a paragraph: the library's time grows with the square of this
+                               * number */
+const MARKDOWN_DEEP = 40;     /* nesting of lists and quotes */
+const MARKDOWN_SLOW = 100;    /* milliseconds; a text that takes longer is shown as plain text until it is complete */
 
 /* The library writes these five characters as entities. */
 const ENTITIES = {
@@ -22,7 +23,7 @@ function safeLink(href, children) {
     let url = null;
     try {
         url = new URL(unescapeText(href));
-    } catch { /* not an address: its text is shown */
+    } catch { /* not an address: shows the text of the link */
     }
     if (!url || !['http:', 'https:', 'mailto:'].includes(url.protocol)) return make('span', {}, ...children);
     return make('a', {href: url.href, target: '_blank', rel: 'noopener noreferrer nofollow'}, ...children);
@@ -54,7 +55,7 @@ function listOf(token, depth) {
     return list;
 }
 
-/* Inline parts, by the kind of their token. The page shows tokens of other kinds as the model wrote them. */
+/* Inline parts, by the type of their token. Tokens of other types are shown as the model wrote them. */
 const INLINE = {
     text: (token, depth) => token.tokens ? inlines(token.tokens, depth) : [unescapeText(token.text)],
     escape: (token) => [unescapeText(token.text)],
@@ -105,12 +106,13 @@ function markdownTokens(text) {
     if (!MARKDOWN || text.length > MARKDOWN_MOST || tooHard(text)) return null;
     try {
         return marked.lexer(text);
-    } catch { /* the library gave up, as on a stack that overflows */
+    } catch { /* the library failed, for example because the stack overflowed */
         return null;
     }
 }
 
-/* Shows a growing text. Unchanged blocks at the front keep their elements, and so the user's selection. */
+/* Shows a growing text. Unchanged blocks at its beginning keep their elements, so that the user's selection
+ * survives. */
 function showMarkdown(box, text, whole = true) {
     const began = performance.now();
     const tokens = box.slow && !whole ? null : markdownTokens(text);

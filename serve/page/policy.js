@@ -1,8 +1,9 @@
-/* policy.js - the form for a policy: a field for any text that --kv takes, a list of methods that fills this field,
+/* policy.js - the form for a policy: a field for any text that --kv accepts, a list of methods that fills this field,
  * and a slider for the budget. Before the user sends a message, the server forecasts the bytes of the cache. The form
- * shows the forecast beside the slider. */
+ * shows this forecast next to the slider. */
 
-/* The methods of a policy, as {name, budget: its text or null}. The server decides what a policy may contain. */
+/* Returns the methods of a policy as {name, budget}; `budget` is a text or null. Only the server knows what a policy
+ * may contain. */
 function parsePolicy(text) {
     return text.split('+').map((part) => {
         const [name, ...rest] = part.split(':');
@@ -14,7 +15,7 @@ function parsePolicy(text) {
 const methodOf = (name) => about.methods.find((method) => method.name === name);
 const hasBudget = (method) => Boolean(method && method.options.some((option) => option.name === 'budget'));
 
-/* Sets the first budget, and every further budget that was equal to the first. */
+/* Returns the policy with its first budget replaced, and every further budget that was equal to the first. */
 function withBudget(text, budget) {
     const first = parsePolicy(text).map((part) => part.budget).find((value) => value !== null);
     if (first !== undefined)
@@ -35,13 +36,13 @@ function budgetStops(context) {
 }
 
 class PolicyForm {
-    /* `question` returns what a forecast is for: messages and max_tokens. */
+    /* `question` returns the messages and max_tokens for which to forecast. */
     constructor(box, spec, question) {
         this.parts = fill(
             box, 'policy-form',
             ['method', 'spec', 'wrong-policy', 'methods', 'budget', 'chart', 'budget-now', 'slider', 'forecast']);
         this.question = question;
-        this.said = null; /* the forecast for what the form and the question contain; null: not known yet */
+        this.said = null; /* the forecast for the current form and question; null: not known yet */
         this.stops = budgetStops(about.context);
         this.onchange = () => {};
         this.soon = later(() => this.forecast());
@@ -82,7 +83,7 @@ class PolicyForm {
         this.changed();
     }
 
-    /* The first budget of the policy; null: none. */
+    /* Returns the first budget of the policy; null: it has none. */
     budget() {
         const written = parsePolicy(this.value).map((part) => part.budget).find((value) => value !== null);
         return written ?? null;
@@ -143,7 +144,7 @@ class PolicyForm {
             ` and an answer of ${number(said.max_tokens)}, ${byteSize(said.peak)} at peak`);
     }
 
-    /* A column for each budget of the slider; none where the policy does not take it. */
+    /* Shows a column for each budget of the slider, except budgets that the policy does not allow. */
     async forecastAll(asked, question, signal) {
         const kvs = this.stops.map((stop) => withBudget(asked, stop));
         const said = await requestJson('kvcull/forecast', {kvs, ...question}, signal);

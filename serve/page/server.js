@@ -21,14 +21,14 @@ async function request(path, body, signal) {
         const said = (await answer.json()).error;
         error.message = said.message;
         error.param = said.param;
-    } catch { /* a proxy's answer: the status has to do */
+    } catch { /* a proxy has answered, so only the status is useful */
     }
     throw error;
 }
 
 const requestJson = async (path, body, signal) => (await request(path, body, signal)).json();
 
-/* An answer while it arrives: its text, its tokens, and what the cache holds of prompt and answer. */
+/* Returns an answer that is arriving: its text, its tokens, and what the cache holds of prompt and answer. */
 function newAnswer() {
     return {
         content: '',
@@ -48,7 +48,7 @@ function newAnswer() {
     };
 }
 
-/* Takes one event of the stream into the answer. */
+/* Adds one event of the stream to the answer. */
 function receive(answer, event) {
     if (event.error) throw new Error(event.error.message);
     if (event.prompt_progress) answer.progress = event.prompt_progress;
@@ -95,7 +95,7 @@ async function converse(question, answer, signal, show) {
         const began = performance.now();
         timer = 0;
         show();
-        void document.body.offsetHeight; /* the layout counts too */
+        void document.body.offsetHeight; /* the time must include the layout */
         spent = performance.now() - began;
     };
     const body = {...question, stream: true, return_held: true, return_lost: true, return_progress: true};
@@ -113,12 +113,12 @@ async function converse(question, answer, signal, show) {
     }
 }
 
-/* A policy as a field of a request. The server's own policy is left out, because it may read files, and no
- * request may name files. */
+/* Returns a policy as a field of a request. The server's own policy is left out: it may read files, which a request
+ * must not name. */
 const policyField = (kv) => kv === about.kv ? {} : {kv};
 
-/* Tokens per second of an answer; 0: unknown. The time to the first token belongs to the prompt. If all tokens arrive
- * at once, the speed is unknown. */
+/* Returns the tokens per second of an answer; 0: unknown. The time to the first token belongs to the prompt. If all
+ * tokens arrive at once, the speed is unknown. */
 const speed = (answer) => answer.pieces.length > 1 && answer.last > answer.first + 20 ?
     (answer.pieces.length - 1) / ((answer.last - answer.first) / 1000) :
     0;

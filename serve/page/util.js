@@ -38,7 +38,7 @@ function seconds(milliseconds) {
 
 const newSeed = () => Math.floor(Math.random() * 2 ** 31);
 
-/* Returns a function that calls `action` after a short time without further calls. */
+/* Returns a function that calls `action` when it has not been called again for a short time. */
 function later(action, milliseconds = 200) {
     let timer = 0;
     return () => {
