@@ -81,7 +81,7 @@ const struct eval_task eval_tasks[] = {
      .manner = EVAL_REQUESTS, .form = &squad, MADE(eval_make_shared_qa, eval_score_any)},
     {"list", "a long answer: a numbered list with a given word in each line", ALONE(-1, 3, 0), .memory = true,
      MADE(eval_make_list, eval_score_list)},
-    {"needle_demo", "facts at four depths of texts from the bundled model's vocabulary, one request per fact",
+    {"needle_demo", "facts at four depths of texts from the demo vocabulary, one request per fact",
      ALONE(EVAL_WORDS, 4, 12), .optional = true, .questions = 4, .manner = EVAL_REQUESTS,
      MADE(eval_make_needle_demo, eval_score_begins)},
     {"perplexity", "perplexity of the second half of text windows, token by token", ALONE(EVAL_TEXT, 1, 1),

@@ -22,7 +22,7 @@ const struct info_rule info_words[] = {
     {"L, H, H_kv, d", "number of layers, query heads and key-value heads, and the head size"},
     {"G", "H / H_kv: the number of query heads that share one key-value head (a group)"},
     {"N", "length of the prompt in tokens; positions start at 0"},
-    {"n", "number of tokens so far, or of the entries held from them"},
+    {"n", "number of tokens so far, or number of entries of these tokens that are held"},
     {"entry", "the key and value of one token in one key-value head of one layer, with the token's position"},
     {"index", "place of an entry in the list of its head; 0 is the oldest"},
     {"B", "budget: entries per key-value head and layer after an eviction, sinks and windows included"},
@@ -32,9 +32,10 @@ const struct info_rule info_words[] = {
              "over all entries that query i attended to and over the head's attention sink, if the model has sinks. "
              "s_ij = (q_i . k_j) / sqrt(d); a model may have its own scale in place of 1 / sqrt(d), and a soft cap"},
     {"sinks elsewhere", "the softmax by which select methods choose, also of estimated scores, includes the attention "
-                        "sink as a_ij does. Two softmaxes cover entries alone: that of keyformer (with noise and a "
-                        "temperature) and that of morphkv's scores=logits. A sink has no key, so it gets no noise and "
-                        "cannot be evicted. In both, each query's votes add up to 1"},
+                        "sink as a_ij does. Two other softmaxes cover entries alone, without the sink: that of "
+                        "keyformer (with noise and a temperature) and that of morphkv with scores=logits. A sink has "
+                        "no key, so it gets no noise and cannot be evicted. In these two softmaxes, each query's votes "
+                        "add up to 1"},
     {"window mass", "of entry j: the sum of a_ij over the window's queries and the group's heads"},
     {NULL, NULL}};
 
@@ -48,65 +49,67 @@ const struct info_rule info_stage_rules[] = {
 
 const char info_joining[] =
     "Join methods of different stages with +, as in snapkv:budget=512+morphkv:budget=256. Each stage has at most one "
-    "method. A method with both a prompt and a decode stage yields one of them to a method that has only that one of "
-    "the two. fastkv yields the prompt stage to a method that does not yield it. rocketkv and rocketkv-mt act in both "
-    "of their stages or not at all. Any other two methods that want the same stage are refused, and the error names "
-    "both, unless stages= leaves one of them another stage. take and fastkv are refused together, because fastkv must "
-    "see the whole prompt. Beside a prompt method, a decode method still treats the last positions as recent, whether "
-    "their entries are present or not: morphkv does not replace missing ones; h2o, keyformer and scissorhands fill up "
-    "by score.";
+    "method. A method with both a prompt and a decode stage gives up one of the two if a joined method has only that "
+    "one. The method fastkv gives up its prompt stage if a joined method needs this stage. The methods rocketkv and "
+    "rocketkv-mt act in both of their stages or not at all. If two other methods need the same stage, the policy is "
+    "refused, and the error names both; the option stages= can limit one of them to its other stage. The methods take "
+    "and fastkv cannot be joined, because fastkv must see the whole prompt. If a prompt method is joined, a decode "
+    "method still counts the last positions as recent, although the prompt method may have evicted entries there. Then "
+    "morphkv holds fewer entries, while h2o, keyformer and scissorhands keep more entries with high scores.";
 
 const struct info_rule info_rules[] = {
     {"Groups decide together.", "Each key-value head has one selection. An entry's score is the sum of its scores over "
                                 "the query heads of the group."},
     {"Positions stay.",
-     "A kept key keeps its rotation, and the next token takes the next true position. The exception is the option "
-     "positions=cache of streaming and lacache. With this option, the key of the entry with index r is "
-     "rotated to position r. The query of a token is rotated to the index of that token's own entry. Only select "
+     "A kept key keeps its rotation, and the next token takes the next position of the text. The exception is the "
+     "option positions=cache of the methods streaming and lacache. With this option, the key of the entry with index r "
+     "is rotated to position r. The query of a token is rotated to the index of that token's own entry. Only select "
      "methods may be joined with positions=cache."},
-    {"Order.", "Kept entries are in ascending position. Windows, pooling and pages follow that order."},
+    {"Order.", "Kept entries are in the order of their positions. Windows, pooling and pages follow that order."},
     {"Ties.",
-     "The higher score wins. Of equal scores (-0 and +0 are equal) the lower index wins. NaN never wins. "
-     "Scores are float32, summed in one order (queries from old to new, then heads), the same on every machine. "
-     "Sums that are equal in exact arithmetic, because they have the same terms in another order, may differ "
-     "in their last bit: then they are not equal here, and the entry with the lower index may lose."},
+     "The higher score wins. Of equal scores (-0 and +0 are equal) the lower index wins. NaN never wins. Scores are "
+     "float32, summed in one order (queries from old to new, then heads), the same on every machine. Two sums of the "
+     "same terms in a different order may differ in their last bit. Such scores are not equal here, so the entry with "
+     "the lower index may lose."},
     {"Within the budget nothing happens.", "While a head holds no more entries than its budget, everything is kept and "
                                            "read, and results are bit-identical to those of full."},
     {"Pooling", "is one-dimensional, with stride 1 and an odd kernel. It applies to the sums of rule 1, and leaves out "
-                "the entries of the observation window. At both ends of the range, max ignores missing neighbours; avg "
-                "counts them as zero and always divides by the kernel size."},
+                "the entries of the observation window. At both ends of the range neighbours are missing: max ignores "
+                "them; avg counts them as zero and always divides by the kernel size."},
     {"Budgets",
-     "are a number of tokens or a share of the prompt, such as 10%. A share is at least one token larger than the "
-     "sinks or the window that the method always keeps (w + 1 with an observation window), and at least 1 token for a "
-     "method without either. An impossible value is an error that names the option, the value and the range, before a "
-     "model is loaded."},
+     "are a number of tokens or a share of the prompt, such as 10%. A share is raised, if necessary, to one token more "
+     "than the method always keeps: to w + 1 tokens with an observation window of w tokens, to one token more than the "
+     "sinks, or to 1 token if the method has neither. An impossible value is an error that names the option, the value "
+     "and the range, before a model is loaded."},
     {"Layers",
-     "with attention are numbered from 0. Recurrent layers between them hold no entries and have no number. "
-     "skip_layers=n leaves the first n layers full; with layers=0-3/8 a method acts on layers 0 to 3 and 8 only. "
-     "Naming a layer that the model lacks, or leaving no layer to act on, is an error that gives the number of "
+     "with attention are numbered from 0. Recurrent layers between them hold no entries and have no number. With "
+     "skip_layers=n the first n layers stay full. With layers=0-3/8 a method acts on layers 0 to 3 and 8 only. If "
+     "these options name a layer that the model lacks, or leave no layer to act on, the error gives the number of "
      "layers. A method with a prompt and a decode stage accepts the option stages=prompt or stages=decode, which "
      "limits it to that stage."},
-    {"State is memory.", "Scores and ring buffers count as cache and are reported with it."},
+    {"State is memory.", "Scores and ring buffers count as memory of the cache and are reported with it."},
     {"Rounding", "is to the nearest integer, halves up. A formula that halves a count rounds down, unless it says "
                  "otherwise. A count never exceeds the number of entries present."},
     {"Select methods", "read everything until a head holds more entries than their budget."},
-    {"A decode step", "appends, then reads, then evicts. So a query may attend to B + 1 entries (B + k if a method "
-                      "evicts at every k-th step)."},
-    {"Scores use stored keys,", "rounded to the cache's type, and probabilities as the attention computed them. "
+    {"A decode step", "first appends an entry, then reads, then evicts. So a query may attend to B + 1 entries (B + k "
+                      "if a method evicts at every k-th step)."},
+    {"Scores use stored keys,", "rounded to the cache's type, and the probabilities that the attention computed. "
                                 "Evicted entries count 0, and nothing is renormalized."},
     {"Prompt methods let the cache grow", "after the prompt, unless a decode method is joined."},
     {"A second turn",
      "attends to the entries held and to itself, and then runs the prompt stage again over both. N is then the number "
-     "of entries held, including the turn's prompt; a share as budget counts from it; and w is at most the number of "
-     "the turn's tokens. Evicted entries do not come back. The page of each method says what else it does."},
+     "of entries held, including the turn's prompt. A budget given as a share is a share of this N, and w is at most "
+     "the number of the turn's tokens. Evicted entries do not come back. The page of each method says what else it "
+     "does."},
     {"Sliding windows",
-     "come first. In a layer whose rows attend to the last W positions only, entries that no later row can attend to "
-     "(expired entries) are removed before a method chooses, so a budget is spent on entries that can still be read. A "
-     "head holds no more than its budget, in the sense of rule 5, if at most that many of its entries are not expired; "
-     "N is at most W - 1. Until a method evicts from the layer, and with methods that only select, expired entries are "
-     "removed 256 at a time, at the front of the list, and results are bit-identical to those of keeping them. After "
-     "that they are removed one by one: before each choice, at the end of a prompt, and before a step at each 256th "
-     "position. lacache plans before the step, so it leaves the entry that its own row is the last to attend to. If "
-     "take's layer W - 1 has a sliding window and chooses for a layer that attends further back, it chooses among all "
-     "entries that it holds, and layers with sliding windows then remove their expired entries from this choice."},
+     "come first. In a layer whose rows attend to the last W positions only, an entry expires when no later row can "
+     "attend to it. Expired entries are removed before a method chooses, so a budget is spent on entries that can "
+     "still be read. For rule 5 only entries that are not expired count, and N is at most W - 1. Until a method evicts "
+     "from the layer, and with methods that only select, expired entries are removed 256 at a time, at the front of "
+     "the list, and results are bit-identical to those of keeping them. After that they are removed one by one: before "
+     "each choice, at the end of a prompt, and before a step at each 256th position. The method lacache chooses before "
+     "the step, so it does not count the entry that expires after this step's row as expired. In the method take, one "
+     "layer chooses for the layers below. If this layer has a sliding window and a layer below attends further back, "
+     "it chooses among all entries that it holds, expired ones included. Layers with sliding windows then drop the "
+     "expired entries of this choice."},
     {NULL, NULL}};
