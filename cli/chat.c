@@ -11,7 +11,8 @@
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number) {
-    if (++interrupted >= 3) { /* the chat does not react, for example while it reads a long prompt */
+    if (++interrupted >= 3) { /* the chat does not react to the first two, for example because it is reading a long
+                               * prompt */
         cli_terminal_restore();
         signal(number, SIG_DFL);
         raise(number);
@@ -26,7 +27,8 @@ struct arguments {
     bool show_prompt;
 };
 
-/* Goes on after the user has stopped a message that the model was reading. The session cannot be used any more. */
+/* Continues the chat after the user has stopped the model while it was reading a message. The session cannot be used
+ * any more. */
 static int leave_out(struct cli_talk *talk) {
     const struct kvc_message *user, *answer;
     const int status = cli_generation_anew(talk->generation, talk->generation->options.policy);

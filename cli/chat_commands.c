@@ -42,7 +42,7 @@ static int say_stats(struct cli_talk *talk, const char *argument) {
     return KVC_OK;
 }
 
-/* The conversation is read again with the new policy, because entries that the old one evicted are gone. */
+/* The conversation is read again with the new policy, because entries that the old policy evicted are gone. */
 static int set_policy(struct cli_talk *talk, const char *argument) {
     if (!*argument) {
         fprintf(stderr, "%s\n", policy_of(talk));
@@ -85,7 +85,7 @@ static int load(struct cli_talk *talk, const char *argument) {
     json_decref(messages);
     if (cli_generation_forget(talk->generation) != KVC_OK)
         return KVC_RESOURCE;
-    if (status != KVC_OK) { /* a run without a chat template: its session is of no use here */
+    if (status != KVC_OK) { /* saved by a run without a chat template: a chat cannot use its session */
         cli_chat_clear(talk->chat, false);
         status = cli_generation_anew(talk->generation, policy_of(talk));
         fputs("(a new conversation)\n", stderr);

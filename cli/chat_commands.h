@@ -4,13 +4,13 @@
 
 #include "cli/cli.h"
 
-/* A chat that runs. */
+/* A running chat. */
 struct cli_talk {
     const struct cli_command *command;
     struct cli_generation *generation;
     struct cli_chat *chat;
-    const char *locked;  /* the file of --session, which this process may write; NULL: none */
-    const char *session; /* `locked` while each answer is saved to it; else NULL */
+    const char *locked;  /* the file of --session, if this process may write it; NULL: none */
+    const char *session; /* equal to `locked` if each answer is saved to it; otherwise NULL */
     bool over;           /* the user has ended the chat */
 };
 

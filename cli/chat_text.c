@@ -1,4 +1,4 @@
-/* chat_text.c - formats and tokenizes a conversation: the whole first turn, but only the new part of each later turn.
+/* chat_text.c - formats and tokenizes a conversation: all of the first turn, but only the new part of each later turn.
  * The session already holds everything up to the end of the last answer. So the whole conversation is formatted with a
  * mark in place of the last answer, and the new part is the text after the mark. This also works for templates that
  * trim or reorder text. */

@@ -1,8 +1,8 @@
 /* cli.h - declarations that the commands share: options, errors, opening models, tables, JSON, files, progress.
  *
- * The program uses the library through its public headers only. Every command has one entry point, listed in
- * cli/commands.c; tasks of eval use the same helpers. Functions that return int return an exit status (enum kvc_status)
- * and print an error line before they return anything but 0. */
+ * The program uses only the public headers of the library. Every command has one entry point, which cli/commands.c
+ * lists. The tasks of eval use the same helpers. Functions that return int return an exit status (enum kvc_status) and
+ * print an error line before they return anything but 0. */
 #ifndef KVC_CLI_CLI_H
 #define KVC_CLI_CLI_H
 
@@ -17,37 +17,37 @@
 
 struct cli_command {
     const char *name;        /* "run"; errors start with "kvcull run: " */
-    const char *synopsis;    /* the usage line after the name */
+    const char *synopsis;    /* the rest of the usage line, after the name */
     const char *summary;     /* one line, no full stop */
-    const char *description; /* paragraphs separated by an empty line, for help and manual */
+    const char *description; /* for help and manual; an empty line separates paragraphs */
     const char *examples;    /* one command per line */
     int (*main)(const struct cli_command *command, int argc, char **argv);
 };
 
 enum cli_kind {
-    CLI_END,     /* ends a table */
-    CLI_GROUP,   /* a heading in the help: name */
+    CLI_END,     /* the last row of a table */
+    CLI_GROUP,   /* a heading in the help; `name` is its text */
     CLI_FLAG,    /* bool */
     CLI_TEXT,    /* const char * */
     CLI_TEXTS,   /* struct cli_texts; the option may be repeated, and several options may share a target */
-    CLI_INT,     /* int64_t, minimum..maximum */
-    CLI_REAL,    /* double, minimum..maximum */
-    CLI_COUNTS,  /* struct cli_counts, a list such as 1,8,32 of numbers in minimum..maximum */
-    CLI_BYTES,   /* uint64_t, given as 8G, 512M or 1000000 */
-    CLI_TYPE,    /* enum kvc_type, one of choices ("f32|f16|q8_0"); NULL: any weight type */
-    CLI_ENTRIES, /* struct kvc_entry_types, one of the types in choices, or k=TYPE,v=TYPE */
-    CLI_CHOICE   /* const char *, one of choices */
+    CLI_INT,     /* int64_t, from minimum to maximum */
+    CLI_REAL,    /* double, from minimum to maximum */
+    CLI_COUNTS,  /* struct cli_counts: a list such as 1,8,32 of numbers from minimum to maximum */
+    CLI_BYTES,   /* uint64_t, written as 8G, 512M or 1000000 */
+    CLI_TYPE,    /* enum kvc_type: one of `choices` ("f32|f16|q8_0"); if this is NULL, any weight type */
+    CLI_ENTRIES, /* struct kvc_entry_types: one of the types in `choices`, or k=TYPE,v=TYPE */
+    CLI_CHOICE   /* const char *: one of `choices` */
 };
 
 struct cli_option {
     enum cli_kind kind;
-    char letter; /* 0: no letter */
+    char letter; /* 0: the option has no letter */
     const char *name;
     const char *meta; /* "N" in --threads N; NULL for flags */
-    const char *help; /* help shows the target's initial value as the default */
+    const char *help; /* the help shows the target's initial value as the default */
     void *target;
     double minimum, maximum;
-    const char *choices; /* separated by '|' */
+    const char *choices; /* the allowed values, separated by '|' */
 };
 
 /* The option --kv-type with its target. tests/cli/test_parts.c compares the choices with the library's types. */
@@ -60,8 +60,7 @@ struct cli_option {
 
 struct cli_texts {
     struct cli_given {
-        char letter; /* the option's letter; 0: the option has no letter; '*': the text comes from the expansion of
-                        "all" */
+        char letter; /* the option's letter; 0: the option has no letter; '*': the text results from expanding "all" */
         const char *text;
     } * items;
     size_t count;
@@ -76,25 +75,26 @@ struct cli_words { /* arguments that are not options, in order */
 };
 
 enum { CLI_GO = -1 };
-/* Parses argv[1...] into the targets of the options. Returns CLI_GO to continue; the command returns any other value
- * (after --help or an error). The table needs no rows for --help, --version and --. If words is NULL, arguments that
- * are not options are errors. */
+/* Parses argv[1...] into the targets of the options. Returns CLI_GO if the command shall continue. Any other value,
+ * which follows --help or an error, is the command's exit status. The table needs no rows for --help, --version and --.
+ * If words is NULL, arguments that are not options are errors. */
 int cli_parse(const struct cli_command *command, const struct cli_option *options, int argc, char **argv,
               struct cli_words *words);
 /* Returns true if an option is among the arguments, under its own name or an alias. */
 bool cli_is_given(int argc, char **argv, const char *name);
-/* Sets *other to the i-th alias, a name that another program uses for an option, such as "ctx-size", and *name to the
- * option's name here, such as "ctx". Returns false after the last alias. */
+/* Sets *other to the i-th alias, which is another program's name for an option, such as "ctx-size". Sets *name to this
+ * program's name for it, such as "ctx". Returns false after the last alias. */
 bool cli_alias(size_t i, const char **other, const char **name);
 /* Accepts "kvcull chat MODEL" for "kvcull chat -m MODEL": moves the only word to *model. Fails if there is another word
  * or -m was given. */
 int cli_model_word(const struct cli_command *command, const struct cli_words *words, const char **model);
 void cli_texts_free(struct cli_texts *texts);
 void cli_words_free(struct cli_words *words);
-/* Writes all weight types, "f32, f16, ...", to text and returns text. */
+/* Writes the names of all weight types, "f32, f16, ...", to text and returns text. */
 #define CLI_TYPES_BYTES (16 * KVC_TYPES)
 const char *cli_weight_types(char text[CLI_TYPES_BYTES]);
-/* Returns the name nearest to a mistyped word, or NULL if no name is near. A NULL ends the list of names. */
+/* Returns the name that is most similar to a mistyped word, or NULL if no name is similar. The list of names ends with
+ * NULL. */
 const char *cli_nearest(const char *word, const char *const *names);
 /* cli_help prints a command's help text; cli_manual prints its manual page (mdoc). */
 void cli_help(const struct cli_command *command, const struct cli_option *options);
@@ -102,8 +102,8 @@ void cli_manual(const struct cli_command *command, const struct cli_option *opti
 /* Prints the options as lines for tools/completions.sh. */
 void cli_completion(const struct cli_option *options);
 
-/* Parses a list of token ids such as "1,2 3". The caller frees *tokens. An error names `what` ("--tokens" or a file
- * name) and returns `status`. */
+/* Parses a list of token ids such as "1,2 3". The caller frees *tokens. On an error, the message names `what`
+ * ("--tokens" or a file name) and the function returns `status`. */
 int cli_token_list(const struct cli_command *command, const char *what, const char *text, size_t bytes,
                    enum kvc_status status, int32_t **tokens, size_t *count);
 
@@ -113,31 +113,33 @@ int cli_token_list(const struct cli_command *command, const char *what, const ch
 int cli_error(const struct cli_command *command, enum kvc_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int cli_report(const struct cli_command *command,
-               const struct kvc_error *error); /* prints an error of the library in this form */
+               const struct kvc_error *error); /* prints an error of the library in the form of cli_error */
 int cli_no_memory(const struct cli_command *command);
 void cli_warn(const struct cli_command *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Starts the ranks if mpirun or srun started the program as several processes. Returns CLI_GO on rank 0; on the other
  * ranks it serves rank 0 until the end and returns an exit status. */
 int cli_start_ranks(const struct cli_command *command, int argc, char **argv);
-struct kvc_ranks *cli_ranks(void); /* returns the ranks that share each library call, or NULL */
-/* Closes the ranks. Call it last, but not by atexit: an MPI that ends the program calls exit itself. */
+struct kvc_ranks *cli_ranks(void); /* returns the ranks that compute each library call together, or NULL */
+/* Closes the ranks. The program calls it last, and not by atexit, because an MPI that ends the program calls exit
+ * itself. */
 void cli_leave_ranks(void);
 /* With --ranks data, every rank runs the command with a share of the work, and only rank 0 prints. cli_data_ranks
  * returns the ranks, and cli_data_rank the rank of this process. Without --ranks data they return NULL and 0. */
 struct kvc_ranks *cli_data_ranks(void);
 uint32_t cli_data_rank(void);
 /* With --ranks data, check that all ranks have the same model or the same bytes. Every rank must call them, unless it
- * has ended with a failure. Errors call the bytes `what`. Without --ranks data, return status. */
+ * has ended with a failure. In errors, `what` names the bytes. Without --ranks data, return `status`. */
 int cli_same_model(const struct cli_command *command, int status, struct kvc_model *model);
 int cli_same_bytes(const struct cli_command *command, int status, const char *what, const void *bytes, size_t count);
 /* Sets *traffic to the messages that all ranks have sent so far. Returns false if no ranks share the library calls. */
 struct kvc_ranks_traffic;
 bool cli_traffic(struct kvc_ranks_traffic *traffic);
-int cli_refuse_data(const struct cli_command *command); /* reports that the command cannot divide its work */
-/* With --ranks data, waits for all ranks and returns KVC_OK if all succeeded, or else the status of a failed rank,
- * after rank 0 has reported it. Without --ranks data, returns status. Call it at most once. */
+int cli_refuse_data(const struct cli_command *command); /* reports that the command cannot divide its work among
+                                                         * ranks */
+/* With --ranks data, waits for all ranks. Returns KVC_OK if all succeeded; otherwise the status of a failed rank, after
+ * rank 0 has reported it. Without --ranks data, returns `status`. Call it at most once. */
 int cli_agree(const struct cli_command *command, int status);
-void cli_signals(void); /* installs the signal handlers; called once */
+void cli_signals(void); /* installs the signal handlers; call it once */
 
 /* ---- common options and opening ------------------------------------------------------------------------------ */
 
@@ -145,24 +147,24 @@ struct cli_common {
     const char *backend;
     int64_t threads, context, chunk;
     const char *math;
-    const char *ranks, *share; /* cli/ranks.c reads these and rank_timeout before the other options */
+    const char *ranks, *share; /* cli/ranks.c reads ranks, share and rank_timeout before the other options are parsed */
     int64_t rank_timeout;
     const char *trace, *trace_values;
     struct kvc_entry_types cache_type;
     bool json, quiet;
-    bool alone; /* ignore --ranks: the engine belongs to this process only */
+    bool alone; /* ignores --ranks: the engine belongs to this process only */
 };
 void cli_common_defaults(struct cli_common *common);
-/* Returns the arithmetic that --math requests for an engine; kvc_model_info returns the arithmetic that a model uses.
- */
+/* Returns the arithmetic that --math requests for an engine. kvc_model_info returns the arithmetic that a model
+ * uses. */
 enum kvc_math cli_math(const struct cli_common *common);
 const char *cli_math_name(enum kvc_math math);
-/* Returns a note on the arithmetic of integers for the user, or NULL for other arithmetics. */
+/* Returns a note for the user about integer arithmetic, or NULL if the arithmetic is another one. */
 const char *cli_math_note(enum kvc_math math);
-/* Returns the version of the arithmetic of integers, or 0 for other arithmetics. */
+/* Returns the version of the integer arithmetic, or 0 if the arithmetic is another one. */
 int cli_integer_version(enum kvc_math math);
-/* Writes ", int8 1", the name and version of the arithmetic of integers, or "" for other arithmetics, to text and
- * returns text. */
+/* Writes the name and version of the integer arithmetic (", int8 1") to text, or "" if the arithmetic is another one.
+ * Returns text. */
 const char *cli_integer_text(enum kvc_math math, char text[24]);
 
 /* clang-format off */
@@ -221,8 +223,8 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
         {CLI_FLAG, 'q', "quiet", NULL, "no progress and no summary", &(c)->quiet, 0, 0, NULL}
 /* clang-format on */
 
-/* A temporary model file in a folder of its own under TMPDIR. cli_temporary_close removes the file and the folder, and
- * so does the end of the program. */
+/* A temporary model file in a folder of its own under TMPDIR. cli_temporary_close removes both; if the program ends
+ * before, they are removed too. */
 struct cli_temporary {
     char folder[4096], file[4096 + 32];
     pid_t watcher;
@@ -231,49 +233,50 @@ struct cli_temporary {
 int cli_temporary_open(const struct cli_command *command, struct cli_temporary *temporary);
 void cli_temporary_close(struct cli_temporary *temporary);
 
-/* Opens an engine according to the common options. */
+/* Opens an engine according to the options that all commands share. */
 int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine);
-/* Checks every policy string. Call it before slow work. */
+/* Checks every policy string. Commands call it before slow work. */
 int cli_check_policies(const struct cli_command *command, const struct kvc_engine *engine,
                        const struct cli_texts *specs);
-/* Copies the given policies and replaces "all" by every method, with a budget if it takes one. Free the copies with
- * cli_specs_free. */
+/* Copies the given policies. Replaces "all" by every method, with a budget if the method has that option. Free the
+ * copies with cli_specs_free. */
 int cli_all_specs(const struct cli_command *command, const struct cli_texts *given, uint64_t budget,
                   struct cli_texts *specs);
 void cli_specs_free(struct cli_texts *specs);
-/* Removes policies that "all" was expanded to and that do not suit the model, with a warning. */
+/* Removes policies that come from "all" and that do not suit the model, with a warning. */
 void cli_leave_out(const struct cli_command *command, const struct kvc_engine *engine, struct kvc_model *model,
                    struct kvc_entry_types types, struct cli_texts *specs);
-/* Opens the engine, checks the policies and opens the model. Both pointers are NULL after a failure. A NULL path is an
- * error that asks for -m. */
+/* Opens the engine, checks the policies and opens the model. After a failure, both pointers are NULL. If the path is
+ * NULL, the error asks for -m. */
 int cli_open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
                    const struct cli_texts *specs, struct kvc_engine **engine, struct kvc_model **model);
-/* Opens a model like cli_open_model. If that fails, opens only the tokenizer and chat templates: of any model for
- * CLI_TEXT_OF_ANY, and only of a vocabulary without weights for CLI_TEXT_OF_VOCABULARIES. */
+/* Opens a model like cli_open_model. If that fails, opens only the tokenizer and the chat templates: with
+ * CLI_TEXT_OF_ANY those of any model, with CLI_TEXT_OF_VOCABULARIES only those of a vocabulary without weights. */
 enum cli_text_of { CLI_TEXT_OF_VOCABULARIES, CLI_TEXT_OF_ANY };
 int cli_open_model_or_text(const struct cli_command *command, const struct cli_common *common, const char *path,
                            const struct cli_texts *specs, enum cli_text_of which, struct kvc_engine **engine,
                            struct kvc_model **model);
-/* Fills session options from the common options. A NULL spec means "full". */
+/* Fills session options from the common options. If spec is NULL, the policy is "full". */
 void cli_session_options(const struct cli_common *common, const char *spec, struct kvc_session_options *options);
-/* Warns if `tokens` exceeds the trained length and *warned is false, and sets *warned. */
+/* If `tokens` exceeds the length with which the model was trained and *warned is false, prints a warning and sets
+ * *warned. */
 void cli_warn_context(const struct cli_command *command, const struct kvc_model *model, uint64_t tokens, bool *warned);
-/* Finds bundled data, such as "demo": in KVCULL_DATA, beside the program, in the installed data, or in the source tree.
- * The caller frees *path. */
+/* Finds bundled data, such as "demo": in KVCULL_DATA, next to the program, in the installed data, or in the source
+ * tree. The caller frees *path. */
 int cli_data_path(const struct cli_command *command, const char *name, char **path);
 
 /* ---- text in and out ------------------------------------------------------------------------------------------ */
 
-/* Reads a whole text file, or standard input if path is "-", and passes it through cli_check_text. The caller frees
- * *text, which ends in a NUL that *bytes does not count. */
+/* Reads a whole text file, or standard input if path is "-", and applies cli_check_text. The caller frees *text, which
+ * ends with a NUL that *bytes does not count. */
 int cli_read_file(const struct cli_command *command, const char *path, char **text, size_t *bytes);
-/* Removes a byte order mark, with a warning. Fails with KVC_INPUT for UTF-16 and for a byte 0. */
+/* Removes a byte order mark, with a warning. Fails with KVC_INPUT if the text is UTF-16 or contains a byte 0. */
 int cli_check_text(const struct cli_command *command, const char *name, char *text, size_t *bytes);
 
-/* Checks the name of a file to write: not empty and not "-". Fails with KVC_USAGE. */
+/* Checks the name of a file to write. Fails with KVC_USAGE if the name is empty or "-". */
 int cli_check_name(const struct cli_command *command, const char *option, const char *path);
-/* An output file that appears under its name only when it is complete. "-" is standard output; devices and pipes are
- * written directly. */
+/* An output file that gets its name only when it is complete. "-" is standard output. Devices and pipes are written
+ * directly. */
 struct cli_file {
     FILE *stream;
     char *path;
@@ -281,10 +284,11 @@ struct cli_file {
 };
 int cli_file_open(const struct cli_command *command, const char *path, struct cli_file *file);
 int cli_file_commit(const struct cli_command *command, struct cli_file *file); /* also closes it on failure */
-void cli_file_abandon(struct cli_file *file); /* call it after an error; the file need not be open */
-/* Checks that the file can be written, before slow work, and leaves no file behind. */
+void cli_file_abandon(struct cli_file *file); /* gives up the file after an error; the file need not be open */
+/* Checks before slow work that the file can be written. Leaves no file behind. */
 int cli_check_output(const struct cli_command *command, const char *path);
-/* Checks that the output file is not one of the inputs [count] (each may be NULL) and not a model folder. */
+/* Checks that the output file is none of the inputs [count] (each may be NULL) and not part of a model folder among
+ * them. */
 int cli_check_inputs(const struct cli_command *command, const char *path, const char *const *inputs, size_t count);
 /* Flushes standard output and reports an error such as a full disk or a closed pipe. */
 int cli_flush(const struct cli_command *command);
@@ -293,27 +297,30 @@ int cli_flush(const struct cli_command *command);
 char *cli_bytes(uint64_t bytes, char *text);
 char *cli_time(double seconds, char *text);
 char *cli_number(uint64_t number, char *text); /* writes "1,048,576" to text [32] and returns text */
-double cli_seconds(void);                      /* monotonic clock */
+double cli_seconds(void);                      /* seconds of a monotonic clock */
 uint64_t cli_available(void);                  /* bytes of memory available to this process; UINT64_MAX: unknown */
 static inline uint64_t cli_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t cli_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
-uint64_t cli_random(uint64_t *state);                                /* splitmix64, for synthetic tokens */
-double cli_median(double *values, size_t count);                     /* reorders the values; 0 if count is 0 */
-double cli_loss(const float *logits, uint32_t vocab, int32_t token); /* -log of the softmax at the token */
+uint64_t cli_random(uint64_t *state);                                /* returns a random number (splitmix64), for
+                                                                      * synthetic tokens */
+double cli_median(double *values, size_t count);                     /* sorts the values and returns their median, or 0
+                                                                      * if count is 0 */
+double cli_loss(const float *logits, uint32_t vocab, int32_t token); /* returns -log of the token's softmax
+                                                                      * probability */
 
 /* ---- tables --------------------------------------------------------------------------------------------------- */
 
 /* Collects cells and prints them aligned, at most 100 columns wide: the last column wraps if necessary. */
 struct cli_table;
-/* Opens a table. headings are separated by '|'; a leading '<' aligns left (words), otherwise right (numbers):
- * "<method|budget|cache". */
+/* Opens a table. '|' separates headings. A column whose heading begins with '<' is aligned to the left (words), others
+ * to the right (numbers): "<method|budget|cache". */
 struct cli_table *cli_table_open(const char *headings);
 /* Adds the next cell; rows fill from left to right. cli_table_print reports a failed allocation. */
 void cli_cell(struct cli_table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void cli_table_rule(struct cli_table *table); /* an empty line before the next row */
+void cli_table_rule(struct cli_table *table); /* puts an empty line before the next row */
 int cli_table_print(const struct cli_command *command, struct cli_table *table, FILE *stream);
 void cli_table_free(struct cli_table *table);
-/* Prints the names and summaries that next() returns, as a table with that heading or as a JSON list with that key. */
+/* Prints the names and summaries that next() returns: as a table with this heading, or as a JSON list with this key. */
 int cli_names(const struct cli_command *command, const struct cli_common *common, const char *heading, const char *key,
               bool (*next)(size_t, const char **, const char **));
 /* Prints text wrapped to 100 columns and indented; an empty line separates paragraphs. */
@@ -321,13 +328,13 @@ void cli_wrap(FILE *stream, const char *text, unsigned indent);
 
 /* ---- UTF-8 ----------------------------------------------------------------------------------------------------- */
 
-#define CLI_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, replaces invalid bytes */
+#define CLI_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, which replaces invalid bytes */
 enum cli_part { CLI_CHARACTER, CLI_PART_BEGUN /* the text ends within a character */, CLI_PART_NONE };
-/* Returns the number of bytes of the UTF-8 character at the beginning of text, or 0 if text begins with an incomplete
- * or invalid character. `bytes` is at least 1. */
+/* Returns the number of bytes of the UTF-8 character at the beginning of text. Returns 0 if that character is
+ * incomplete or invalid. `bytes` is at least 1. */
 size_t cli_character(const char *text, size_t bytes);
-/* Returns the number of bytes of that character or, if it is incomplete or invalid, the number of bytes (at least 1)
- * that one replacement character replaces. *kind says which case applies. */
+/* Returns the number of bytes of the character at the beginning of text. If it is incomplete or invalid, returns the
+ * number of bytes (at least 1) that one replacement character replaces. *kind tells which case applies. */
 size_t cli_part(const char *text, size_t bytes, enum cli_part *kind);
 /* Returns the number of bytes of an incomplete character at the end of text, or 0 if text ends with a complete
  * character. */
@@ -337,27 +344,28 @@ void cli_write_text(FILE *stream, const char *text, size_t bytes);
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
-/* Makes a JSON string of any bytes; U+FFFD replaces invalid UTF-8. */
+/* Makes a JSON string from any bytes. U+FFFD replaces invalid UTF-8. */
 json_t *cli_json_text(const char *text, size_t bytes);
 json_t *cli_json_number(double value); /* returns null if the value is not finite, because JSON has no such number */
-/* Counts failed allocations of jansson from now on. Call it once, before any JSON. */
+/* Counts jansson's failed allocations from now on. The program calls it once, before it makes any JSON. */
 void cli_json_start(void);
-/* Returns true if an allocation of this thread failed, so that an error of jansson about a text may be wrong. */
+/* Returns true if an allocation of this thread failed. An error that jansson then reports about a text may be wrong. */
 bool cli_json_lost(void);
-/* Resets cli_json_lost, after this thread has freed all JSON that lost values. */
+/* Resets cli_json_lost. Call it after this thread has freed all JSON that lacks values. */
 void cli_json_forget(void);
 /* Frees the result of json_dumps. */
 void cli_json_free(void *block);
-/* Adds a value to an object. If the value is NULL (no memory), the next print fails. */
+/* Adds a value to an object. If the value is NULL because memory ran out, the next print fails. */
 void cli_json_set(json_t *object, const char *key, json_t *value);
-/* Appends a value to an array. If either is NULL (no memory), the next print fails. */
+/* Appends a value to an array. If either is NULL because memory ran out, the next print fails. */
 void cli_json_add(json_t *array, json_t *value);
 /* Prints indented JSON and releases root. If stream is NULL, prints to standard output. Fails if root is NULL. */
 int cli_json_print(const struct cli_command *command, json_t *root, FILE *stream);
 
 /* ---- progress --------------------------------------------------------------------------------------------------- */
 
-/* A progress bar on a terminal, or occasional lines elsewhere. Short work and --quiet show no progress. */
+/* A progress bar on a terminal; elsewhere, a line from time to time. Short work shows no progress, and neither does
+ * --quiet. */
 enum { CLI_PROGRESS_MARKS = 8 };
 struct cli_progress {
     const char *what;
@@ -366,14 +374,14 @@ struct cli_progress {
     struct {
         double when;
         uint64_t done;
-    } marks[CLI_PROGRESS_MARKS]; /* ends of the last parts; mark i is marks[i % CLI_PROGRESS_MARKS] */
+    } marks[CLI_PROGRESS_MARKS]; /* the times at which the last parts ended; mark i is marks[i % CLI_PROGRESS_MARKS] */
     unsigned mark_count;
 };
 void cli_progress_start(struct cli_progress *progress, const char *what, bool quiet);
 int cli_progress(void *progress, uint64_t done, uint64_t total); /* a kvc_progress_fn; returns 0 */
 void cli_progress_end(struct cli_progress *progress);
-/* cli_progress_mark records that a part ended at second `now`. cli_progress_left returns the seconds left at the speed
- * of the last few parts, or -1 if there are fewer than four marks. */
+/* cli_progress_mark records that a part ended at second `now`. cli_progress_left returns how many seconds are left at
+ * the speed of the last few parts, or -1 if there are fewer than four marks. */
 void cli_progress_mark(struct cli_progress *progress, double now, uint64_t done);
 double cli_progress_left(const struct cli_progress *progress, uint64_t total);
 
@@ -381,22 +389,22 @@ double cli_progress_left(const struct cli_progress *progress, uint64_t total);
 
 enum cli_stop {
     CLI_STOP_LENGTH,
-    CLI_STOP_END, /* an end token, or a whole answer that cannot go on */
+    CLI_STOP_END, /* the model ended the answer, or the answer is complete and cannot continue */
     CLI_STOP_TEXT,
     CLI_STOP_CONTEXT,
     CLI_STOP_INTERRUPT,
-    CLI_STOP_STUCK /* no token keeps the answer within the grammar */
+    CLI_STOP_STUCK /* no token would keep the answer within the grammar */
 };
 const char *cli_stop_name(enum cli_stop stop);
 
-struct cli_generation { /* filled by cli_generation_open and the command */
+struct cli_generation { /* cli_generation_open and the command fill it */
     const struct cli_command *command;
     struct kvc_model *model;
     struct kvc_session *session;
     struct kvc_sampler *sampler;
     float *logits; /* [vocab] */
     const struct cli_texts *stops;
-    const struct kvc_grammar *grammar; /* that each answer matches; NULL: none */
+    const struct kvc_grammar *grammar; /* the grammar that each answer matches; NULL: none */
     uint64_t limit;                    /* maximum number of tokens to generate */
     uint64_t context;                  /* maximum number of tokens in the session; 0: no limit */
     float frequency_penalty, presence_penalty;
@@ -404,54 +412,55 @@ struct cli_generation { /* filled by cli_generation_open and the command */
     bool quiet;
     bool echo;          /* write the answer to stdout while it is generated */
     bool show_prompt;   /* write the prompt to stderr, with control tokens and ids */
-    const char *unused; /* the option that selects the model's chat template, if the prompts do not use this template;
-                           otherwise NULL */
-    const volatile sig_atomic_t *interrupted; /* NULL, or a flag that ends the answer when not 0 */
-    struct kvc_engine *engine;                /* that this flag stops while it reads a prompt */
-    int32_t pending; /* last token of the previous answer, which the session has not processed; -1: none */
-    bool warned;     /* the warning about the trained length was printed */
-    struct kvc_sampler_options sampling; /* options that opened the sampler */
-    struct kvc_session_options options;  /* options that opened the session */
-    int32_t *history; /* [given] all tokens, while a longrope session may have to be recomputed (longrope.c) */
+    const char *unused; /* the option that would select the model's chat template; NULL if the prompts use this
+                         * template */
+    const volatile sig_atomic_t *interrupted; /* NULL, or a flag that ends the answer when it is not 0 */
+    struct kvc_engine *engine;                /* the engine that `interrupted` stops while it reads a prompt */
+    int32_t pending; /* last token of the previous answer, if the session has not processed it; -1: none */
+    bool warned;     /* true if the warning about the trained length was printed */
+    struct kvc_sampler_options sampling; /* options with which the sampler was opened */
+    struct kvc_session_options options;  /* options with which the session was opened */
+    int32_t *history; /* [given]: all tokens, as long as a longrope session may have to be recomputed (longrope.c) */
     size_t given;
-    bool outgrown;                     /* the session already uses the long factors, or cannot change to them */
-    bool ended;                        /* a token of the model ended the last answer */
-    bool goes_on;                      /* the session was loaded, and its last answer can be continued */
+    bool outgrown;                     /* true if the session already uses the long factors, or cannot change to them */
+    bool ended;                        /* true if a token of the model ended the last answer */
+    bool goes_on;                      /* true if the session was loaded and its last answer can be continued */
     char *policy;                      /* the policy string, if a saved session supplied it */
-    uint64_t seen_prompt, seen_answer; /* tokens of all turns so far */
+    uint64_t seen_prompt, seen_answer; /* numbers of tokens of all turns so far */
     double first_seconds, prompt_seconds,
-        answer_seconds; /* first_seconds: until the first token of the first turn; the others: sums over all turns */
+        answer_seconds; /* first_seconds: time to the first token of the first turn; the others: sums over all turns */
 };
 struct cli_answer {
-    char *text; /* NUL-terminated */
+    char *text; /* ends with a NUL */
     size_t bytes;
     int32_t *tokens;
     size_t count;
     size_t prompt_tokens;
     enum cli_stop stop;
-    bool unread; /* the user stopped the prompt; the session must be opened anew (cli_generation_anew) */
+    bool unread; /* true if the user stopped the prompt; the session must then be opened anew (cli_generation_anew) */
 };
 void cli_answer_free(struct cli_answer *answer);
-/* Prepares a longrope session for count more tokens: recomputes it with the long factors if necessary, or warns. */
+/* Prepares a longrope session for `count` more tokens. If they exceed the short factors, recomputes the session with
+ * the long factors, or warns. */
 int cli_longrope(struct cli_generation *generation, const int32_t *tokens, size_t count);
-/* Selects the long factors at once if the session may outgrow the short factors and will have evicted entries by then.
+/* If the session may outgrow the short factors and will have evicted entries by then, selects the long factors at once.
  * Call it before the first tokens. */
 int cli_longrope_first(struct cli_generation *generation);
-/* Runs one turn: the tokens of the prompt, then the answer. If first is true, no text precedes the answer, so the
- * leading space of some tokenizers is dropped. */
+/* Runs one turn: the tokens of the prompt, then the answer. If `first` is true, no text precedes the answer, so the
+ * leading space that some tokenizers write is dropped. */
 int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_t count, bool first,
                  struct cli_answer *answer);
 
-struct cli_sampling { /* options of run and chat */
+struct cli_sampling { /* options of `run` and `chat` */
     double temperature, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty;
     int64_t top_k, repeat_last, seed, limit;
     struct cli_texts stops;
     bool ignore_end;
-    const char *schema, *regex, *grammar; /* at most one; files but for regex */
-    struct kvc_grammar *opened;           /* by cli_grammar_open */
+    const char *schema, *regex, *grammar; /* at most one is given; schema and grammar are files, regex is a text */
+    struct kvc_grammar *opened;           /* set by cli_grammar_open */
 };
 void cli_sampling_defaults(struct cli_sampling *sampling);
-/* Opens the grammar that the options name, if any. `taken`: the prompt is read from standard input. */
+/* Opens the grammar that the options name, if any. `taken` tells that the prompt is read from standard input. */
 int cli_grammar_open(const struct cli_command *command, struct cli_sampling *sampling, bool taken);
 void cli_sampling_close(struct cli_sampling *sampling);
 /* clang-format off */
@@ -496,17 +505,18 @@ void cli_sampling_close(struct cli_sampling *sampling);
 int cli_generation_open(const struct cli_command *command, const struct cli_common *common,
                         const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
                         struct cli_generation *generation);
-/* Makes the sampler forget the tokens of the conversation, for the penalties and the random numbers. */
+/* Makes the sampler forget the conversation: for its penalties and random numbers, the tokens so far no longer
+ * count. */
 int cli_generation_forget(struct cli_generation *generation);
-/* Replaces the session by an empty one with this policy. If it fails, prints why and keeps the session. */
+/* Replaces the session by an empty one with this policy. On failure, prints the reason and keeps the session. */
 int cli_generation_anew(struct cli_generation *generation, const char *spec);
 void cli_generation_close(struct cli_generation *generation);
-/* Prints the prompt on stderr: the text with its control tokens, and the ids. */
+/* Prints the prompt on stderr: its text with the control tokens, and its ids. */
 int cli_show_prompt(const struct cli_generation *generation, const int32_t *tokens, size_t count);
-/* Prints to stderr why the answer is empty or was cut, if it was. */
+/* If the answer is empty or was cut, prints the reason to stderr. */
 void cli_say_ending(const struct cli_generation *generation, const struct cli_answer *answer);
-/* On a terminal and without -q: prints tokens per second, and the bytes of the cache beside those that `full` would
- * hold. */
+/* On a terminal and without -q: prints tokens per second, and the bytes of the cache compared with those that `full`
+ * would hold. */
 void cli_say_cost(const struct cli_generation *generation, size_t tokens, double seconds);
 /* cli_summary_print prints the summary to stderr; cli_summary_json returns it as a JSON object. */
 void cli_summary_print(const struct cli_generation *generation, const char *spec);
@@ -514,17 +524,17 @@ json_t *cli_summary_json(const struct cli_generation *generation);
 /* Returns the memory of a session as JSON. */
 json_t *cli_stats_json(const struct kvc_session_stats *stats);
 
-/* The options of a chat. */
+/* The options for chat templates. */
 struct cli_template {
-    const char *name, *system;                /* the name "model", or NULL, selects the model's own template */
-    const char *file;                         /* file of a template, instead of name */
-    bool implied;                             /* no chat option was given, but the model has a template */
-    const char *messages, *tools, *documents; /* JSON files */
-    const char *variables;                    /* JSON */
+    const char *name, *system;                /* name: "model" or NULL selects the model's own template */
+    const char *file;                         /* file of a template, instead of `name` */
+    bool implied;                             /* true if no option asked for a chat, but the model has a template */
+    const char *messages, *tools, *documents; /* names of JSON files */
+    const char *variables;                    /* JSON text */
     const char *date;
     bool special_content;
 };
-bool cli_template_given(const struct cli_template *from); /* true if any option of a chat was given */
+bool cli_template_given(const struct cli_template *from); /* returns true if an option for chat templates was given */
 /* clang-format off */
 #define CLI_NO_SPECIAL_OPTION(flag)                                                                                   \
     {CLI_FLAG, 0, "no-special", NULL, "treat control tokens in the text, such as <|im_end|>, as plain text", flag, 0, \
@@ -550,11 +560,11 @@ bool cli_template_given(const struct cli_template *from); /* true if any option 
          &(t)->special_content, 0, 0, NULL}
 /* clang-format on */
 
-/* Returns the option that selects the model's own chat template: "--template model", or "--template NAME" if that
- * template fails, or NULL if the model has no template. */
+/* Returns the option that selects the model's own chat template: "--template model", or "--template NAME" if the
+ * model's template fails. Returns NULL if the model has no template. */
 const char *cli_own_template(const struct kvc_model *model);
-/* A conversation. The first turn is the complete formatted text; a later turn is the text that the template puts after
- * the last answer. */
+/* A conversation. The text of the first turn is the whole formatted conversation. The text of a later turn is what the
+ * template writes after the last answer. */
 struct cli_chat;
 int cli_chat_open(const struct cli_command *command, struct kvc_model *model, const struct cli_template *from,
                   struct cli_chat **chat);
@@ -562,17 +572,17 @@ void cli_chat_close(struct cli_chat *chat);
 /* Returns the tokens of the next turn; the caller frees them. */
 int cli_chat_turn(struct cli_chat *chat, const char *user, int32_t **tokens, size_t *count);
 int cli_chat_answer(struct cli_chat *chat, const struct cli_answer *answer);
-/* Appends to the last answer. */
+/* Appends text to the last answer. */
 int cli_chat_extend(struct cli_chat *chat, const struct cli_answer *answer);
-/* cli_chat_messages returns the messages. cli_chat_restore adds messages to a chat that has none; errors name `path`,
- * the file of the messages. */
+/* cli_chat_messages returns the messages. cli_chat_restore adds messages to a chat that has none. Its errors name
+ * `path`, the file of the messages. */
 json_t *cli_chat_messages(const struct cli_chat *chat);
 int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path);
-/* Removes all messages, also those of --messages; with keep_system, only those since the chat began. The next turn is a
- * first one. */
+/* Removes all messages, including those of --messages. With keep_system, removes only those since the chat began. The
+ * next turn is then a first turn. */
 void cli_chat_clear(struct cli_chat *chat, bool keep_system);
-/* Makes the next turn the text of the whole conversation, for a session that holds none of it. Returns false if there
- * is no conversation yet. */
+/* Makes the whole conversation the text of the next turn, for a session that holds none of it. Returns false if the
+ * conversation is empty. */
 void cli_chat_drop(struct cli_chat *chat); /* removes the last message */
 bool cli_chat_reread(struct cli_chat *chat);
 /* Returns true if the session holds the conversation. */
@@ -582,37 +592,38 @@ bool cli_chat_last(const struct cli_chat *chat, const struct kvc_message **user,
 
 /* ---- saved sessions ---- */
 
-/* Saves the session, so that the answer can be continued, or the chat if chat is not NULL. */
+/* Saves the session to a file, so that the answer can be continued. If chat is not NULL, saves the chat. */
 int cli_generation_save(struct cli_generation *generation, const char *path, const struct cli_chat *chat);
-/* Replaces the generation's session by a saved session. If kv is true, the given policy must match the file; if type is
- * true, the given type of the entries must match. *messages receives the messages of a saved chat (a new reference), or
- * NULL. */
+/* Replaces the generation's session by a saved session. If `kv` is true, the given policy must match the file. If
+ * `type` is true, the given type of the entries must match. *messages receives the messages of a saved chat (a new
+ * reference), or NULL. */
 int cli_generation_load(struct cli_generation *generation, const char *path, bool kv, bool type, json_t **messages);
 /* Loads a session into a newly opened chat. */
 int cli_chat_resume(struct cli_generation *generation, const struct cli_template *from, const char *path, bool kv,
                     bool type, struct cli_chat *chat);
 
-#define CLI_LOCK ".kvcull-lock" /* appended to the name of the guarded file */
-struct cli_lock {               /* zeroed: no lock */
+#define CLI_LOCK ".kvcull-lock" /* ending of a lock file's name, after the name of the locked file */
+struct cli_lock {               /* a lock on a file; if all members are zero, there is no lock */
     int file;
-    char *guard; /* name of the lock file, which is removed with the lock */
+    char *guard; /* name of the lock file, which is removed when the lock is released */
 };
-/* Locks the file `guard`, so that no other process that uses the lock writes to path, which an option names. */
+/* Locks the file `guard`, so that no other process that uses this lock writes to path. `option` names path. */
 int cli_lock_open(const struct cli_command *command, const char *option, const char *path, const char *guard,
                   struct cli_lock *lock);
 void cli_lock_close(struct cli_lock *lock);
-/* Checks that a session can be saved to path, and locks the file against other processes. Call it before an answer is
+/* Checks that a session can be saved to path, and locks the file against other processes. Call it before the answer is
  * computed. */
 int cli_session_guard(const struct cli_command *command, const char *option, const char *path, struct cli_lock *lock);
 
 /* ---- the commands -------------------------------------------------------------------------------------------------
  */
 
-extern const struct cli_command cli_commands[]; /* ends with name NULL */
+extern const struct cli_command cli_commands[]; /* the last element has a NULL name */
 const struct cli_command *cli_find_command(const char *name);
-/* The tasks of `kvcull eval`, named "eval needle" and so on, from the folder eval/; ends with name NULL. */
+/* The tasks of `kvcull eval`, in the folder eval/, with names such as "eval needle". The last element has a NULL
+ * name. */
 extern const struct cli_command cli_eval_tasks[];
-/* Runs the standard tasks named by the words of argv. */
+/* Runs the standard tasks that the words of argv name. */
 int cli_eval_standard(const struct cli_command *command, int argc, char **argv);
 
 int kvc_cli_run(const struct cli_command *command, int argc, char **argv);

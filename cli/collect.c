@@ -1,5 +1,5 @@
 /* collect.c - kvcull collect: runs a model over a text and writes statistics of its queries, for the policy
- * triattention. */
+ * `triattention`. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +17,12 @@ struct arguments {
 /* Sums over the queries before RoPE, added in the order of the text. */
 struct collector {
     uint32_t layers, heads, head_size;
-    size_t capacity;  /* maximum rows in `queries` */
+    size_t capacity;  /* largest number of rows in `queries` */
     float *queries;   /* [capacity, heads, head_size] */
     uint64_t *rows;   /* [layers] */
     uint32_t *rotary; /* [layers] */
     double *sum;      /* [layers, heads, head_size] */
-    double *length;   /* [layers, heads, head_size / 2] lengths of the rotated pairs */
+    double *length;   /* [layers, heads, head_size / 2]: sums of the lengths of the rotated pairs */
 };
 
 static void close_collector(struct collector *c) {
@@ -87,8 +87,8 @@ static enum kvc_status keep_all(struct kvc_stage *stage, const struct kvc_values
 
 /* ---- the file, as policies/query_stats.h has it ---- */
 
-/* Statistics over all pairs of the concentration, which is the length of a pair's mean divided by the mean of its
- * lengths. The concentration is 1 if the queries do not vary. */
+/* Statistics of the concentration over all pairs. A pair's concentration is the length of its mean divided by the mean
+ * of its lengths. It is 1 if the queries do not vary. */
 struct concentration {
     double sum;
     uint64_t pairs, high;
@@ -184,7 +184,7 @@ static int read_tokens(const struct cli_command *command, const struct arguments
     return status;
 }
 
-#define LOOKS "collect" /* name of the policy that collects the queries */
+#define LOOKS "collect" /* name of the policy that this command defines to collect the queries */
 
 static int collect_statistics(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                               struct collector *c) {

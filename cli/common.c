@@ -29,7 +29,7 @@ static void print_list(const struct cli_command *command, const char *kind, cons
     free(text);
 }
 
-/* Rank 0 reports errors of the command line for all ranks. */
+/* Returns true if rank 0 reports this error of the command line for all ranks. */
 static bool is_told(enum kvc_status status) { return cli_data_rank() > 0 && status == KVC_USAGE; }
 
 int cli_error(const struct cli_command *command, enum kvc_status status, const char *format, ...) {
@@ -146,7 +146,8 @@ int cli_check_policies(const struct cli_command *command, const struct kvc_engin
 }
 
 /* Tries to open the tokenizer and chat templates of a model. On failure, *error keeps the reason why the model could
- * not be opened, which is more useful than the reason for this failure. Only a lack of memory here replaces it. */
+ * not be opened, which is more useful than the reason for this failure. If memory ran out here, *error says that
+ * instead. */
 static bool open_text(struct kvc_engine *engine, const char *path, enum cli_text_of which, struct kvc_model **model,
                       struct kvc_error *error) {
     struct kvc_error own;
@@ -165,7 +166,7 @@ static bool open_text(struct kvc_engine *engine, const char *path, enum cli_text
 }
 
 /* Opens the engine, checks the policies and opens the model. `text` says for which models the tokenizer and chat
- * templates are enough; NULL means no models. */
+ * templates are enough; NULL: for none. */
 static int open_model(const struct cli_command *command, const struct cli_common *common, const char *path,
                       const struct cli_texts *specs, const enum cli_text_of *text, struct kvc_engine **engine,
                       struct kvc_model **model) {

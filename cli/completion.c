@@ -23,7 +23,7 @@ static const char *kind_name(enum cli_kind kind) {
     }
 }
 
-/* Prints the first part of a help text, which fits on one line of a list. */
+/* Prints the first part of a help text, which is short enough for one line of a list. */
 static void brief(const char *help) {
     size_t n = strcspn(help, ";:");
     const char *stop = strstr(help, ". "), *open = strstr(help, " (");

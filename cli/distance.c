@@ -1,5 +1,5 @@
-/* distance.c - the distance between the logits of --math int8 or fast and the logits of float. The rows of the first
- * run are kept in an unnamed file, and a second run with float is compared with them row by row. */
+/* distance.c - measures how far the logits of --math int8 or fast are from the logits of float. An unnamed file keeps
+ * the rows of the first run. A second run, with float, is compared with them row by row. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* distance.h - the distance between the logits of --math int8 or fast and the logits of float. */
+/* distance.h - measures how far the logits of --math int8 or fast are from the logits of float. */
 #ifndef KVC_CLI_DISTANCE_H
 #define KVC_CLI_DISTANCE_H
 
@@ -8,14 +8,14 @@ struct distance {
     FILE *rows; /* the first run's logits [count, vocab] */
     float *row; /* [vocab] */
     uint32_t vocab;
-    uint64_t count, same; /* rows compared; rows in which both runs have the same most likely token */
-    double largest;       /* largest difference of any logit */
-    double relative;      /* largest |first - exact| / |exact| of a row */
-    double divergence;    /* sum over rows of the divergence of the first run from the exact one, in nats */
+    uint64_t count, same; /* count: rows compared; same: rows in which both runs have the same most likely token */
+    double largest;       /* largest difference between two logits */
+    double relative;      /* largest value of |first - exact| / |exact| over all rows */
+    double divergence;    /* sum over all rows of the divergence of the first run from the exact run, in nats */
 };
 int distance_open(const struct cli_command *command, uint32_t vocab, struct distance *distance);
-void distance_close(struct distance *distance); /* a zeroed struct is allowed */
-/* Call distance_keep for all rows of the first run in order, then distance_compare for all rows of the exact run
+void distance_close(struct distance *distance); /* all members may be zero */
+/* Call distance_keep for each row of the first run, in order, then distance_compare for each row of the exact run
  * (float). Both return false if the file cannot be written or read. */
 bool distance_keep(struct distance *distance, const float *logits);
 bool distance_compare(struct distance *distance, uint64_t row, const float *exact);

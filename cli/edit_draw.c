@@ -10,11 +10,12 @@
 
 /* Walks over the text and its rows. */
 struct walk {
-    FILE *stream; /* gets the rows from `first` to `last`; NULL: nothing is drawn */
+    FILE *stream; /* receives the rows from `first` to `last`; NULL: nothing is drawn */
     size_t columns, first, last;
     size_t row, column;
     size_t cursor_row, cursor_column;
-    size_t narrow, narrow_above; /* rows that a terminal with `narrow` columns makes of the rows above the cursor */
+    size_t narrow, narrow_above; /* narrow: columns of a narrower terminal, or 0; narrow_above: rows that it makes of
+                                  * the rows above the cursor */
 };
 
 static void walk_put(const struct walk *walk, const char *data, size_t bytes) {
@@ -47,7 +48,7 @@ static void walk_character(struct walk *walk, const struct edit_text *text, size
     walk->column += width;
 }
 
-/* Walks up to the offset `until`. */
+/* Walks from the current offset to the offset `until`. */
 static void walk_text(struct walk *walk, const struct edit_text *text, const char *prompt, size_t until) {
     const size_t indent = strlen(prompt);
     walk_put(walk, prompt, indent);
@@ -81,7 +82,7 @@ static struct winsize terminal_size(void) {
     return size;
 }
 
-/* Returns the cursor's row on a terminal that was made narrower and has broken its rows again. */
+/* Returns the row of the cursor after a terminal was made narrower and broke its rows again. */
 static size_t broken_row(const struct edit_screen *screen, const struct edit_text *text, size_t columns) {
     struct walk walk = {.columns = screen->columns, .first = screen->top, .narrow = columns};
     if (columns >= screen->columns)

@@ -12,19 +12,19 @@
 
 enum {
     ENDED = -1,
-    LATE = -2,        /* no byte in time */
+    LATE = -2,        /* no byte came in time */
     DROPPED = -3,     /* Ctrl-C */
-    ESCAPE_WAIT = 100 /* milliseconds in which the rest of a key's sequence arrives */
+    ESCAPE_WAIT = 100 /* milliseconds within which the rest of a key's sequence must arrive */
 };
 #define CONTROL(letter) ((letter)&0x1f)
 
 static void keys_draw(struct editor *editor) {
-    if (editor->input_at == editor->input_bytes) /* text that arrives at once is drawn once */
+    if (editor->input_at == editor->input_bytes) /* text that arrives all at once is drawn only once */
         edit_draw(&editor->screen, &editor->text, false);
 }
 
-/* Waits until a byte can be read, at most `wait` milliseconds (-1: for ever). Returns poll's result. A signal that
- * arrives just before the wait also ends the wait. */
+/* Waits at most `wait` milliseconds (-1: for ever) until a byte can be read. Returns poll's result. A signal that
+ * arrives just before the wait also ends it. */
 static int wait_for_byte(struct editor *editor, int wait) {
     const struct timespec time = {wait / 1000, wait % 1000 * 1000000L};
     struct pollfd terminal = {.fd = 0, .events = POLLIN};
@@ -48,7 +48,8 @@ static int wait_for_byte(struct editor *editor, int wait) {
     return ready;
 }
 
-/* Returns the next byte, LATE after `wait` milliseconds without one (-1: never), DROPPED after Ctrl-C, or ENDED. */
+/* Returns the next byte; LATE if none came within `wait` milliseconds (-1: waits for ever); DROPPED after Ctrl-C; or
+ * ENDED. */
 static int next_byte(struct editor *editor, int wait) {
     while (*editor->interrupted || editor->input_at == editor->input_bytes) {
         const int ready = wait_for_byte(editor, wait);
@@ -71,7 +72,7 @@ static int next_byte(struct editor *editor, int wait) {
 
 /* ---- history and completion ---- */
 
-/* Shows the previous or next entry of the history. The new text comes after the last entry. */
+/* Shows the previous or the next entry of the history. After the last entry comes the new text. */
 static void show_entry(struct editor *editor, bool earlier) {
     const size_t count = editor->history->count;
     if (earlier ? editor->place == 0 : editor->place >= count)
@@ -86,7 +87,7 @@ static void show_entry(struct editor *editor, bool earlier) {
 }
 
 /* Returns how many names begin with the text before the cursor. *common receives the length of their common prefix, and
- * *any receives one of these names. */
+ * *any one of them. */
 static size_t count_names(const struct editor *editor, const char **any, size_t *common) {
     const struct edit_text *text = &editor->text;
     size_t count = 0;
@@ -116,7 +117,7 @@ static void list_names(struct editor *editor) {
     fputs("\r\n", stderr);
 }
 
-/* Completes a command's name at the beginning of the text. */
+/* Completes the name of a command at the beginning of the text. */
 static void complete(struct editor *editor) {
     struct edit_text *text = &editor->text;
     const char *any = NULL;
@@ -134,7 +135,7 @@ static void complete(struct editor *editor) {
 
 /* ---- keys ---- */
 
-/* Inserts pasted text, up to the mark that ends it. */
+/* Inserts pasted text up to the mark at its end. */
 static void paste(struct editor *editor) {
     static const char end[] = "\033[201~";
     const size_t mark = sizeof end - 1;
@@ -219,7 +220,7 @@ static void insert_character(struct editor *editor, int first) {
     char bytes[4] = {(char)first};
     size_t n = 1;
     for (int c; n <= more && (c = next_byte(editor, ESCAPE_WAIT)) >= 0; n++) {
-        if ((c & 0xc0) != 0x80) { /* not part of this character: the next key */
+        if ((c & 0xc0) != 0x80) { /* the byte does not belong to this character but to the next key */
             editor->input_at--;
             break;
         }

@@ -56,8 +56,8 @@ static bool text_reserve(struct edit_text *text, size_t more) {
     return true;
 }
 
-/* Copies the characters that the text may contain. Returns the number of bytes; `to` has room for three times as many.
- */
+/* Copies the characters that the text may contain. Returns the number of bytes written. `to` has room for three times
+ * as many bytes as `data`. */
 static size_t clean(char *to, const char *data, size_t bytes) {
     size_t count = 0;
     for (size_t i = 0, n; i < bytes; i += n) {

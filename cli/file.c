@@ -35,7 +35,7 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
     const char *name = standard ? "standard input" : path;
     FILE *stream = standard ? stdin : fopen(path, "rb");
     const size_t most =
-        (size_t)1 << 30; /* larger than any text; the limit stops the reading of endless files such as /dev/zero */
+        (size_t)1 << 30; /* more than any text needs; it ends the reading of endless files such as /dev/zero */
     size_t capacity = 65536, held = 0;
     char *buffer;
     struct stat about;

@@ -34,7 +34,7 @@ void cli_sampling_defaults(struct cli_sampling *sampling) {
                                       .limit = 256};
 }
 
-/* Returns a new seed each time, in the range of --seed. */
+/* Returns a new seed each time, within the range of --seed. */
 static uint64_t drawn_seed(void) {
     struct timespec now = {0};
     uint64_t seed = 0;
@@ -117,7 +117,7 @@ int cli_generation_anew(struct cli_generation *generation, const char *spec) {
     generation->outgrown = generation->ended = generation->goes_on = false;
     generation->seen_prompt = generation->seen_answer = 0;
     generation->first_seconds = generation->prompt_seconds = generation->answer_seconds = 0;
-    (void)cli_longrope_first(generation); /* if it fails, the short factors stay in use */
+    (void)cli_longrope_first(generation); /* if this fails, the short factors stay in use */
     return KVC_OK;
 }
 
@@ -163,8 +163,8 @@ static bool generate_grow(struct cli_answer *answer, size_t *capacity, size_t mo
     return true;
 }
 
-/* Returns the number of bytes at the end of the answer that may begin a stop text or a character. These bytes are not
- * written yet. */
+/* Returns the number of bytes at the end of the answer that may be the beginning of a stop text or of a character.
+ * These bytes are not written yet. */
 static size_t waiting(const struct cli_answer *answer, const struct cli_texts *stops) {
     size_t most = 0;
 
@@ -202,7 +202,7 @@ static size_t find_stop(const struct cli_answer *answer, const struct cli_texts 
 struct writer {
     struct cli_generation *generation;
     struct cli_answer *answer;
-    size_t capacity, shown; /* bytes of text allocated; bytes written */
+    size_t capacity, shown; /* capacity: bytes allocated for the text; shown: bytes written */
     size_t token_capacity;
     bool first;
 };
@@ -218,7 +218,7 @@ static int generate_show(struct writer *writer, size_t until) {
     return cli_flush(writer->generation->command);
 }
 
-/* Appends a token's bytes. Sets *stopped if a stop text is complete; the answer then ends before the stop text. */
+/* Appends a token's bytes. If a stop text is complete, sets *stopped; the answer then ends before the stop text. */
 static int add_token(struct writer *writer, int32_t token, bool *stopped) {
     struct cli_answer *answer = writer->answer;
     const struct kvc_model *model = writer->generation->model;
@@ -257,7 +257,8 @@ static int add_token(struct writer *writer, int32_t token, bool *stopped) {
 struct reading { /* a prompt that the model is reading */
     const struct cli_generation *generation;
     struct cli_progress progress;
-    bool short_part; /* most of the conversation has been read before, so that reading it all again would take longer */
+    bool short_part; /* true if most of the conversation has been read before, so that starting again would take longer
+                      * than this prompt */
     bool stopped;
 };
 
@@ -409,7 +410,7 @@ int cli_generate(struct cli_generation *generation, const int32_t *tokens, size_
         kvc_sampler_grammar(generation->sampler, generation->model, generation->grammar, first, &error) != KVC_OK)
         return cli_report(generation->command, &error);
     status = generation->show_prompt ? cli_show_prompt(generation, tokens, count) : KVC_OK;
-    if (status == KVC_OK && count > 0) /* without prompt tokens, the turn continues an answer */
+    if (status == KVC_OK && count > 0) /* if the prompt has no tokens, the turn continues an answer */
         status = generate_prompt(generation, tokens, count, stats.tokens, &answer->unread);
     if (status != KVC_OK)
         return status;

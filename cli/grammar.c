@@ -1,4 +1,4 @@
-/* grammar.c - the grammar that answers of run and chat must match: --json-schema, --regex, --grammar. */
+/* grammar.c - opens the grammar that answers of `run` and `chat` must match: --json-schema, --regex, --grammar. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* help.c - prints a command's help and its manual page, from the same table. */
+/* help.c - prints a command's help and its manual page, both from the same table. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -99,7 +99,7 @@ void cli_wrap(FILE *stream, const char *text, unsigned indent) {
     }
 }
 
-/* Adds the choices as they are typed or, if they are many, with blanks at which a line may end. */
+/* Adds the choices as the user types them. If they are many, adds blanks at which a line may end. */
 static void add_choices(char *help, size_t size, const char *choices) {
     const bool many = strlen(choices) > 60;
     size_t at = strlen(help);

@@ -11,9 +11,9 @@
 #include "cli/edit.h"
 
 enum {
-    KEPT = 1000,         /* messages that the file keeps */
-    LONGEST = 64 << 10,  /* bytes of a message; longer ones are not kept */
-    READ_MOST = 16 << 20 /* bytes that are read from the file's end */
+    KEPT = 1000,         /* number of messages that the file keeps */
+    LONGEST = 64 << 10,  /* bytes of the longest message that is kept */
+    READ_MOST = 16 << 20 /* bytes read from the end of the file */
 };
 static const char first_line[] = "# messages typed in kvcull chat\n";
 
@@ -51,7 +51,7 @@ static void forget_file(struct edit_history *history, const char *why) {
     history->path = NULL;
 }
 
-/* Writes a message as a line of the file. Returns false if there is no memory. */
+/* Writes a message as a line of the file. Returns false if memory runs out. */
 static bool make_line(const char *text, char **line, size_t *bytes) {
     *line = malloc(2 * strlen(text) + 2);
     *bytes = 0;
@@ -113,7 +113,7 @@ static bool history_put(struct edit_history *history, char *text) {
     return true;
 }
 
-/* Reads one line [bytes] of the file. */
+/* Reads an entry from one line [bytes] of the file. */
 static void read_entry(struct edit_history *history, const char *line, size_t bytes) {
     char *text = bytes > 0 && bytes <= 2 * LONGEST ? malloc(bytes + 1) : NULL;
     size_t count = 0;
@@ -129,7 +129,7 @@ static void read_entry(struct edit_history *history, const char *line, size_t by
         free(text);
 }
 
-/* Keeps the last messages only. */
+/* Drops the oldest messages, so that KEPT are left. */
 static void drop_first(struct edit_history *history) {
     const size_t dropped = history->count > KEPT ? history->count - KEPT : 0;
     for (size_t i = 0; i < dropped; i++)
@@ -139,12 +139,12 @@ static void drop_first(struct edit_history *history) {
         memmove(history->items, history->items + dropped, history->count * sizeof *history->items);
 }
 
-/* Writes the file again with the messages that are kept. */
+/* Writes the file again, with only the messages that are kept. */
 static void rewrite(struct edit_history *history) {
     struct kvc_output *output;
     struct kvc_error error;
     if (kvc_output_open(history->path, 0, &output, &error) != KVC_OK)
-        return; /* the longer file stays */
+        return; /* the longer file is left as it is */
     const int file = kvc_output_descriptor(output);
     bool good = write_all(file, first_line, sizeof first_line - 1);
     for (size_t i = 0; i < history->count && good; i++) {

@@ -34,8 +34,8 @@ json_t *cli_json_number(double value) { return isfinite(value) ? json_real(value
  * JSON. */
 static _Thread_local size_t lost;
 
-/* After a failed allocation jansson continues with incomplete texts, and its scanner may end in an assertion. So
- * jansson gets this reserve until the caller has read cli_json_lost. */
+/* After a failed allocation, jansson continues with incomplete texts, and its scanner may end in an assertion. To
+ * prevent this, jansson gets memory from this reserve until the caller has read cli_json_lost. */
 static _Thread_local union {
     max_align_t align;
     unsigned char bytes[65536];

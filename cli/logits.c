@@ -1,4 +1,5 @@
-/* logits.c - kvcull logits: the logits of every token of a text, streamed to a safetensors file, and their hash. */
+/* logits.c - kvcull logits: streams the logits of every token of a text to a safetensors file, and prints their
+ * hash. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@ struct arguments {
     int64_t prompt;
 };
 
-struct sink { /* destination of the rows */
+struct sink { /* where the rows go */
     struct kvc_tensor_writer *writer;
     struct kvc_hash *hash;
     struct distance *distance; /* NULL if no distance is measured */
@@ -102,7 +103,7 @@ static int compute(const struct cli_command *command, const struct arguments *a,
     return status == KVC_OK ? KVC_OK : cli_report(command, &error);
 }
 
-/* Computes the same tokens again with float arithmetic, and compares the rows with the rows of the first run. */
+/* Computes the same tokens again in float arithmetic, and compares the rows with those of the first run. */
 static int logits_compare(const struct cli_command *command, const struct arguments *a,
                           const struct kvc_session_options *options, const int32_t *tokens, size_t count,
                           struct sink *sink) {

@@ -1,13 +1,12 @@
 /* longrope.c - models with two sets of rope factors. A session begins with the short factors, unless the context is
- * known to be long. When a session outgrows the short factors, a session that keeps all entries is computed again with
- * the long factors; any other session keeps the short factors, and the command prints a warning. */
+ * known to be long. When a session outgrows the short factors and keeps all entries, it is computed again with the long
+ * factors. Any other session keeps the short factors, and the command prints a warning. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/cli.h"
 
-/* Returns the number of tokens for which a new session uses the short factors, or 0 if it uses one set of factors for
- * any number. */
+/* Returns up to how many tokens a new session uses the short factors, or 0 if the model has only one set of factors. */
 static uint64_t short_until(const struct cli_generation *generation) {
     const uint64_t original = kvc_model_info(generation->model)->original_context;
 

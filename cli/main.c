@@ -76,7 +76,7 @@ static int program_main(const struct cli_command *self, int argc, char **argv) {
 }
 
 /* If the caller closed one of the three standard files, the next opened file would get its number and receive messages.
- * The placeholder fails to be read or written, as a closed file does. */
+ * The placeholder is a file that can be neither read nor written, like a closed file. */
 static void fill_closed_files(void) {
     for (int file = 0; file <= 2; file++)
         if (fcntl(file, F_GETFD) == -1 && open("/dev/null", file == 0 ? O_WRONLY : O_RDONLY) == -1)

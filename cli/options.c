@@ -51,7 +51,8 @@ bool cli_alias(size_t i, const char **other, const char **name) {
     return true;
 }
 
-/* Returns the option's own name if the name [*length] is an alias, otherwise the name itself. */
+/* Returns this program's name for the option: if the name [*length] is an alias, the name it stands for; otherwise the
+ * name itself. */
 static const char *own_name(const char *name, size_t *length) {
     for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
         if (strlen(aliases[i].other) == *length && memcmp(aliases[i].other, name, *length) == 0) {
@@ -76,7 +77,7 @@ static const struct cli_option *options_find(const struct cli_option *options, c
     return NULL;
 }
 
-/* Writes "--threads" or "-n", as the user wrote it. */
+/* Writes the option as the user wrote it: "--threads" or "-n". */
 static void spell(const struct cli_option *option, bool brief, char text[48]) {
     if (brief || !option->name)
         snprintf(text, 48, "-%c", option->letter);
@@ -183,8 +184,8 @@ static int add_text(const struct cli_command *command, struct cli_texts *texts, 
     return CLI_GO;
 }
 
-/* Reports a value that is not one of an option's choices. The choices of an option without a list are the weight types.
- */
+/* Reports a value that is not one of an option's choices. If the option has no list of choices, these are the weight
+ * types. */
 static int no_choice(const struct cli_command *command, const struct cli_option *option, const char *name,
                      const char *text) {
     struct kvc_nearest nearest = kvc_nearest(text, strlen(text));

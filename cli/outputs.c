@@ -1,5 +1,5 @@
-/* outputs.c - checks, before a command computes, that it can write its outputs and does not replace its inputs. Also
- * locks sessions and folders of sessions, so that only one process at a time writes to them. */
+/* outputs.c - checks that a command can write its outputs and does not overwrite its inputs, before the command
+ * computes. Also locks sessions and folders of sessions, so that only one process at a time writes to them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static bool is_part_of(const char *path, const struct stat *folder) {
     bool inside = false;
 
     if (slash && (length < 5 || strcmp(path + length - 5, ".gguf") != 0)) {
-        slash[slash == whole] = '\0'; /* the root folder keeps its "/" */
+        slash[slash == whole] = '\0'; /* the root folder is "/" itself */
         inside = stat(whole, &about) == 0 && same_place(&about, folder);
     }
     free(whole);
@@ -75,7 +75,7 @@ static int take_lock(const char *guard, int *file) {
         close(*file);
         if (taken)
             return EWOULDBLOCK;
-    } /* the last owner of the lock has just removed its file: try again */
+    } /* its last owner has just removed the lock file: tries again */
 }
 
 int cli_lock_open(const struct cli_command *command, const char *option, const char *path, const char *guard,
@@ -116,7 +116,7 @@ int cli_session_guard(const struct cli_command *command, const char *option, con
                            option, path);
     if (status != KVC_OK)
         return status;
-    char *target = realpath(path, NULL); /* if path is a link, lock the target */
+    char *target = realpath(path, NULL); /* if path is a link, locks its target */
     const char *name = target ? target : path;
     char *guard = malloc(strlen(name) + sizeof CLI_LOCK);
     if (guard)

@@ -15,16 +15,17 @@ struct arguments {
 };
 
 struct score {           /* the score of one policy, in one window or in all windows */
-    double loss, square; /* sum of -log p; sum of the squares of -log p */
+    double loss, square; /* loss: sum of -log p; square: sum of its squares */
     uint64_t scored;
     double seconds;
-    struct kvc_session_stats stats; /* statistics at the end of the longest window (of equally long windows, the one
-                                       with the largest cache); the peak is the maximum over all windows */
+    struct kvc_session_stats stats; /* statistics at the end of the longest window (among equally long ones, of that
+                                     * with the largest cache); the peak is the maximum over all windows */
 };
 
-struct rows { /* receives the rows of a window's prompt */
+struct rows { /* data for the function that receives the rows of a window's prompt */
     const int32_t *tokens;
-    size_t count, from; /* tokens in the window; first token that is scored. Each row scores the next token */
+    size_t count, from; /* count: tokens in the window; from: first token that is scored. Each row scores the next
+                         * token */
     uint32_t vocab;
     struct score *score;
 };
@@ -59,13 +60,14 @@ static int take_row(void *user, uint64_t row, const float *logits) {
 /* The windows of a text and how they are scored. All policies score the same tokens. */
 struct plan {
     size_t windows, length; /* the last window may be shorter */
-    size_t prompt;          /* tokens of each window that form its prompt; the later tokens are scored */
+    size_t prompt;          /* tokens of each window that form its prompt; only the later tokens are scored */
     enum kvc_math math;     /* the arithmetic that the model uses */
-    bool at_once;           /* policy full only: take the rows of one prompt, which are bit-identical to decode steps */
+    bool at_once;           /* for policy `full` only: take the rows of one prompt, which are bit-identical to decode
+                             * steps */
 };
 
-/* Adds the scores of a window. Call it in the order of the windows, so that the sums are bit-identical for any number
- * of ranks. */
+/* Adds the scores of a window. Must be called in the order of the windows, so that the sums are bit-identical for any
+ * number of ranks. */
 static void add_window(struct score *all, const struct score *window) {
     const struct kvc_session_stats *held = &all->stats, *stats = &window->stats;
     const uint64_t peak = cli_max(stats->peak_bytes, held->peak_bytes);
@@ -149,7 +151,7 @@ static int perplexity_print(const struct cli_command *command, const struct argu
         if (n > 1)
             cli_cell(table, "%.4f", spread);
         else
-            cli_cell(table, "-"); /* one token has no standard error */
+            cli_cell(table, "-"); /* the loss of a single token has no standard error */
         cli_cell(table, "%llu", (unsigned long long)s->scored);
         cli_cell(table, "%.1f", n / s->seconds);
         cli_cell(table, "%s", cli_bytes(s->stats.cache_bytes + s->stats.state_bytes, text[0]));
@@ -181,7 +183,7 @@ static int perplexity_print(const struct cli_command *command, const struct argu
     return status;
 }
 
-/* Scores the windows of one rank: windows rank, rank + ranks, rank + 2 * ranks, and so on. */
+/* Scores the windows of one rank: those with the numbers rank, rank + ranks, rank + 2 * ranks and so on. */
 static int run_windows(const struct cli_command *command, const struct arguments *a, struct kvc_model *model,
                        const struct plan *plan, const int32_t *tokens, size_t count, size_t rank, size_t ranks,
                        struct score *windows) {
@@ -207,7 +209,7 @@ static int run_windows(const struct cli_command *command, const struct arguments
     return status;
 }
 
-/* Sends the scores of every rank's windows to all ranks. */
+/* Sends the scores of every rank's windows to all other ranks. */
 static void gather_windows(const struct cli_command *command, struct kvc_ranks *ranks, size_t each, size_t count,
                            struct score *windows) {
     const size_t rank_count = kvc_ranks_count(ranks), bytes = count * each * sizeof *windows;

@@ -1,4 +1,4 @@
-/* progress.c - a progress bar on a terminal, occasional lines elsewhere. */
+/* progress.c - shows progress: a bar on a terminal; elsewhere, a line from time to time. */
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ void cli_progress_start(struct cli_progress *progress, const char *what, bool qu
         (struct cli_progress){.what = what, .quiet = quiet, .terminal = isatty(2) == 1, .start = now, .last = now};
 }
 
-/* Minimum seconds between marks: parts that end together count as one. */
+/* Minimum seconds between two marks: parts that end at about the same time count as one. */
 #define MARK_SECONDS 0.3
 
 void cli_progress_mark(struct cli_progress *progress, double now, uint64_t done) {
@@ -38,7 +38,7 @@ double cli_progress_left(const struct cli_progress *progress, uint64_t total) {
            (double)(progress->marks[last].done - progress->marks[first].done);
 }
 
-/* Writes "40 s", "3 min" or "2 h": an estimate needs no more digits. */
+/* Writes "40 s", "3 min" or "2 h". An estimate needs no more digits. */
 static void rough_time(double seconds, char text[32]) {
     if (seconds < 99.5)
         snprintf(text, 32, "%.0f s", seconds < 1 ? 1 : seconds);

@@ -1,6 +1,6 @@
-/* ranks.c - a program started as several processes: rank 0 runs the command, and the other ranks compute their part of
- * its library calls until it ends. With --ranks data every rank runs the command with a share of the work, and rank 0
- * prints the results. */
+/* ranks.c - runs the program as several processes. Rank 0 runs the command. Until it ends, the other ranks compute
+ * their part of each of its library calls. With --ranks data every rank runs the command with a share of the work, and
+ * rank 0 prints the results. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 static struct kvc_ranks *program_ranks; /* the ranks of this process, from start to exit */
 static bool program_data;               /* true with --ranks data */
-static bool program_agreed;             /* cli_agree was called */
+static bool program_agreed;             /* true if cli_agree was called */
 static int program_failed;              /* the status that cli_agree returned on all ranks; a failure is final */
 
 struct kvc_ranks *cli_ranks(void) {
@@ -39,7 +39,7 @@ int cli_refuse_data(const struct cli_command *command) {
         "--ranks data: works with perplexity and with eval's standard tasks; others take tensor or pipeline");
 }
 
-/* Returns the first nonzero exit status of all ranks, and the rank it came from. */
+/* Returns the first nonzero exit status among those of all ranks, and the rank that it came from. */
 static int gather_status(int status, uint32_t *whose) {
     const uint32_t count = kvc_ranks_count(program_ranks);
     size_t *sizes = malloc(count * sizeof *sizes);
@@ -90,7 +90,7 @@ int cli_same_bytes(const struct cli_command *command, int status, const char *wh
     return cli_error(command, KVC_INPUT, "%s: is not the same on rank %u: all ranks need the same", what, rank);
 }
 
-/* Returns the value of an option before the command's own options are parsed, because every rank needs it. */
+/* Returns the value of an option before the command's options are parsed, because every rank needs it. */
 static const char *ranks_given(const char *option, int argc, char **argv) {
     const size_t length = strlen(option);
     const char *value = NULL;
@@ -105,7 +105,7 @@ static const char *ranks_given(const char *option, int argc, char **argv) {
     return value;
 }
 
-/* Returns true for options whose values may differ between ranks. */
+/* Returns true for an option whose value may differ between ranks. */
 static bool is_own(const char *argument) {
     static const char *const own[] = {"--backend", "--threads", "-t", "--out", "--rank-timeout"};
     const size_t length = strcspn(argument, "=");
@@ -143,7 +143,7 @@ static int same_arguments(const struct cli_command *command, int argc, char **ar
         rank);
 }
 
-/* With --ranks data, a rank that ends early still takes part in the next agreement of the other ranks. */
+/* With --ranks data, a rank that ends early still takes part in the other ranks' next agreement. */
 void cli_leave_ranks(void) {
     uint32_t whose;
     if (!program_ranks)
@@ -156,16 +156,16 @@ void cli_leave_ranks(void) {
 
 int cli_start_ranks(const struct cli_command *command, int argc, char **argv) {
     struct kvc_error error;
-    const bool plans = argc > 1 && strcmp(argv[1], "info") == 0; /* --ranks of info only plans a division */
+    const bool plans = argc > 1 && strcmp(argv[1], "info") == 0; /* in kvcull info, --ranks only plans a division */
     const char *how = plans ? NULL : ranks_given("--ranks", argc, argv),
                *share = plans ? NULL : ranks_given("--share", argc, argv);
     if (!how && !share && !kvc_ranks_started())
         return CLI_GO;
     if (kvc_ranks_open(how, share, &program_ranks, &error) != KVC_OK)
         return error.text[0] ? cli_report(command, &error)
-                             : KVC_OK; /* a failing rank could make mpirun end rank 0 before it prints its message */
+                             : KVC_OK; /* if a rank failed, mpirun could end rank 0 before it prints its message */
     const char *timeout = ranks_given("--rank-timeout", argc, argv);
-    if (timeout) /* the parser reports an invalid number later */
+    if (timeout) /* an invalid number is reported later, when the options are parsed */
         kvc_ranks_timeout(program_ranks, strtod(timeout, NULL));
     program_data = how && strcmp(how, "data") == 0;
     if (program_data) {

@@ -1,5 +1,5 @@
-/* reader.c - reads the messages of a chat: with the line editor on a terminal, in plain lines elsewhere. Text
- * that the user types during an answer becomes the beginning of the next message. */
+/* reader.c - reads the messages of a chat: on a terminal with the line editor, elsewhere as plain lines. Text that the
+ * user types during an answer becomes the beginning of the next message. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -129,7 +129,7 @@ static enum cli_read add_line(struct cli_reader *reader, size_t *held) {
     return result;
 }
 
-/* Reads a message in plain lines. */
+/* Reads a message as plain lines. */
 static enum cli_read read_lines(struct cli_reader *reader, size_t *held) {
     enum cli_read result = CLI_READ_END;
     *held = 0;
@@ -160,7 +160,7 @@ static enum cli_read read_lines(struct cli_reader *reader, size_t *held) {
 
 /* ---- messages ---- */
 
-/* Removes the marks of a block. */
+/* Removes the marks around a block. */
 static void strip_block(char **text, size_t *bytes) {
     const char *quotes = "\"\"\"";
     if (*bytes < 3 || memcmp(*text, quotes, 3) != 0)

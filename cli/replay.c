@@ -10,7 +10,7 @@ struct arguments {
     struct cli_common common;
     const char *kv, *in, *out, *attn;
     int64_t prompt, seed;
-    bool selects; /* the policy has a select method */
+    bool selects; /* true if the policy has a select method */
 };
 
 struct layer {                        /* the pointers point into the mapped file */
@@ -95,7 +95,7 @@ static int read_pseudo(const struct cli_command *command, const char *path, cons
     return status;
 }
 
-/* Fails if the file lacks a layer but has tensors of a later one, which would be ignored. */
+/* Fails if the file has tensors of a layer but none of an earlier one, because later layers would be ignored. */
 static int check_no_gap(const struct cli_command *command, const char *path, const struct dump *dump, uint32_t layers) {
     const char *name;
 
@@ -152,7 +152,7 @@ static int read_dump(const struct cli_command *command, const struct arguments *
     return KVC_OK;
 }
 
-/* Writes each result when it is computed. */
+/* Writes each result as soon as it is computed. */
 struct output {
     const struct cli_command *command;
     const struct kvc_session *session;
@@ -160,7 +160,7 @@ struct output {
     FILE *stream;
     int32_t *positions;
     size_t capacity;
-    bool first; /* no step has been written yet */
+    bool first; /* true if no step has been written yet */
     int status;
 };
 
@@ -199,7 +199,7 @@ static int write_lists(struct output *o, const char *name, list_fn *list) {
     return KVC_OK;
 }
 
-/* Begins {"at": ..., "kept": ...}; a comma separates steps. */
+/* Begins an object {"at": ..., "kept": ...}, after a comma if another step came before. */
 static void begin_step(struct output *o, const char *at) {
     fprintf(o->stream, "%s{\"at\": %s", o->first ? "" : ",\n", at);
     o->first = false;
@@ -278,7 +278,7 @@ static int replay_row(const struct cli_command *command, struct kvc_replay *repl
     return KVC_OK;
 }
 
-/* Runs one decode row and writes the entries it read (for a select method) and the entries kept after it. */
+/* Runs one decode row. Writes the entries that it read (if there is a select method) and those kept after it. */
 static int write_row(const struct arguments *a, struct output *o, uint64_t row) {
     char at[24];
     int status = KVC_OK;
@@ -326,7 +326,7 @@ static int write_steps(const struct cli_command *command, const struct arguments
         if (status == KVC_OK)
             status = write_row(a, &o, row);
         cli_progress(&progress, row + 1 - dump->prompt, dump->rows - dump->prompt);
-        if (ferror(stream)) /* the disk is full; cli_file_commit reports it */
+        if (ferror(stream)) /* the disk is full, for example; cli_file_commit reports it */
             break;
     }
     cli_progress_end(&progress);

@@ -10,8 +10,8 @@ void cli_roff(const char *text);
 void cli_roff_sentence(const char *text);
 /* Prints lines unchanged, for literal displays. */
 void cli_roff_lines(const char *text);
-/* Prints the head of a page. `arguments` are the program's arguments that print the page, `edit` is the source file to
- * edit instead of the page, and `page` is the name of the page, such as "kvcull-run". */
+/* Prints the head of a page. `arguments` are those with which the program prints this page, `edit` is the source file
+ * to edit instead of the page, and `page` is its name, such as "kvcull-run". */
 void cli_roff_head(const char *arguments, const char *edit, const char *page, int section, const char *summary);
 
 #endif

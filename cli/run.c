@@ -1,5 +1,5 @@
-/* run.c - kvcull run: answers a prompt through the model's chat template, or continues the prompt. Several prompts are
- * several turns of one session. */
+/* run.c - kvcull run: answers a prompt, formatted by the model's chat template, or continues the prompt as it is.
+ * Several prompts are turns of one session. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ struct prompt {
     char *owned; /* text read from a file, or NULL */
     const char *text;
     size_t bytes;
-    int32_t *tokens; /* NULL in a chat: each turn is tokenized after the previous answer, on which it depends */
+    int32_t *tokens; /* NULL in a chat, because a turn can be tokenized only after the previous answer */
     size_t count;
 };
 
@@ -36,7 +36,7 @@ static int read_text(const struct cli_command *command, const struct cli_given *
     return status;
 }
 
-/* Tokenizes a prompt that the model continues unchanged. If first is true, no tokens precede the prompt. */
+/* Tokenizes a prompt that the model continues as it is. If `first` is true, no tokens precede the prompt. */
 static int read_tokens(const struct cli_command *command, const struct kvc_model *model, bool special, bool first,
                        struct prompt *prompt) {
     const unsigned flags = (first ? KVC_TOKENIZE_BOS : 0u) | (special ? KVC_TOKENIZE_SPECIAL : 0u);
@@ -45,7 +45,7 @@ static int read_tokens(const struct cli_command *command, const struct kvc_model
     if (kvc_tokenize(model, prompt->text, prompt->bytes, flags, &prompt->tokens, &prompt->count, &error) != KVC_OK)
         return cli_report(command, &error);
     if (prompt->count == 0 && first && kvc_model_info(model)->bos >= 0) {
-        /* An empty first text begins with BOS, even if the tokenizer does not add it. */
+        /* if the first text is empty, it begins with BOS, even if the tokenizer does not add that token */
         free(prompt->tokens);
         prompt->tokens = malloc(sizeof *prompt->tokens);
         if (!prompt->tokens)
@@ -58,8 +58,8 @@ static int read_tokens(const struct cli_command *command, const struct kvc_model
     return KVC_OK;
 }
 
-/* Sets *found to true if the text contains a control token of the model, such as "<|im_start|>". Such a text has
- * already been formatted by a template. */
+/* Sets *found to true if the text contains a control token of the model, such as "<|im_start|>". A template has already
+ * formatted such a text. */
 static int find_control(const struct cli_command *command, const struct kvc_model *model, const struct prompt *prompt,
                         bool *found) {
     struct kvc_error error;
@@ -77,9 +77,9 @@ static int find_control(const struct cli_command *command, const struct kvc_mode
     return KVC_OK;
 }
 
-/* Sets *chat if the prompts are messages of a chat. An option of a chat template makes them messages. Otherwise a
- * template of the model makes them messages, unless --raw is given, there is no prompt, or a prompt contains control
- * tokens (which --no-special makes plain text). */
+/* Sets *chat if the prompts are messages of a chat. They are if an option for chat templates is given. Otherwise they
+ * are if the model has a template, unless --raw is given, there is no prompt, or a prompt contains control tokens
+ * (which --no-special makes plain text). */
 static int run_choose(const struct cli_command *command, const struct arguments *arguments,
                       const struct kvc_model *model, const struct prompt *prompts, bool *chat) {
     bool control = false;
@@ -169,8 +169,8 @@ static int go_on(const struct cli_command *command, const struct arguments *argu
     return status;
 }
 
-/* Replaces the new session by a saved session. Without template options, the session is a chat if it was saved as a
- * chat. */
+/* Replaces the new session by a saved session. Without options for templates, the session is a chat if it was saved as
+ * a chat. */
 static int run_load(const struct cli_command *command, const struct arguments *arguments,
                     struct cli_generation *generation, struct cli_chat **chat) {
     const struct cli_template *template = &arguments->template;
@@ -210,7 +210,7 @@ static int answer_prompts(const struct cli_command *command, const struct argume
     return status == KVC_OK ? run_turns(command, generation, *chat, prompts, count, turns) : status;
 }
 
-/* Reads every prompt before it generates. */
+/* Reads all prompts, then generates. */
 static int read_and_run(const struct cli_command *command, const struct arguments *arguments,
                         struct cli_generation *generation, struct cli_chat **chat, json_t *turns) {
     static const struct cli_given empty = {'p', ""};

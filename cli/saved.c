@@ -1,6 +1,6 @@
-/* saved.c - saved sessions of run and chat. Besides the session, the file contains a note in JSON: the last token of
- * the answer, which the session has not processed yet, and the messages of a chat. If a longrope model may have to
- * compute all tokens again, the file also contains these tokens. */
+/* saved.c - saves and loads sessions of `run` and `chat`. In addition to the session, the file contains a note in JSON:
+ * the last token of the answer, which the session has not processed yet, and the messages of a chat. If a longrope
+ * model may have to compute all tokens again, the file contains these tokens, too. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,8 +42,8 @@ int cli_generation_save(struct cli_generation *generation, const char *path, con
 
 /* ---- reading ---- */
 
-/* Returns true if all tokens of the session were counted. If the session keeps all entries, the tokens must also be
- * available, to be computed again. */
+/* Returns true if the session's tokens were counted and, in case the session keeps all entries, are available to be
+ * computed again. */
 static bool has_history(const struct kvc_session *session, const struct kvc_saved *saved, size_t given) {
     struct kvc_session_stats stats;
 
@@ -51,7 +51,7 @@ static bool has_history(const struct kvc_session *session, const struct kvc_save
     return stats.tokens == given && (saved->token_count == given || strcmp(kvc_session_policy(session), "full") != 0);
 }
 
-/* Reads the generation's members from the note. Returns false if another program wrote the note. */
+/* Reads members of the generation from the note. Returns false if another program wrote the note. */
 static bool read_note(struct cli_generation *generation, const struct kvc_session *session, const json_t *note,
                       const struct kvc_saved *saved) {
     const json_t *pending = json_object_get(note, "pending"), *given = json_object_get(note, "given");
@@ -68,7 +68,7 @@ static bool read_note(struct cli_generation *generation, const struct kvc_sessio
     return true;
 }
 
-/* Replaces the generation's session and members by the loaded ones. */
+/* Replaces the generation's session and members by those that were loaded. */
 static int saved_take(struct cli_generation *generation, struct kvc_session *session, struct kvc_saved *saved) {
     kvc_session_close(generation->session);
     generation->session = session;
@@ -78,7 +78,7 @@ static int saved_take(struct cli_generation *generation, struct kvc_session *ses
         return cli_no_memory(generation->command);
     generation->options.policy = generation->policy;
     generation->options.cache_type = kvc_session_cache_type(session);
-    if (!generation->outgrown) /* the session began with the short factors, whatever --ctx is now */
+    if (!generation->outgrown) /* the session began with the short factors, whatever value --ctx has now */
         generation->options.context = 0;
     if (saved->logits)
         memcpy(generation->logits, saved->logits, saved->logit_count * sizeof *saved->logits);

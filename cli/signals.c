@@ -1,5 +1,6 @@
-/* signals.c - how signals end the program: no half-written file remains, and the caller sees the signal. A model file
- * that is truncated while mapped raises a signal, too; the program reports it like any other bad file. */
+/* signals.c - ends the program after a signal. No half-written file remains, and the caller sees which signal ended the
+ * program. A model file that is truncated while it is mapped raises a signal, too; the program reports it like any
+ * other bad file. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -50,8 +51,8 @@ void cli_signals(void) {
     static const int ending[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SIGABRT};
     struct sigaction action = {.sa_handler = on_end, .sa_flags = (int)SA_RESETHAND}, old;
 
-    signal(SIGPIPE, SIG_IGN); /* report a closed pipe as a write error */
-    signal(SIGXFSZ, SIG_IGN); /* report a file size limit as a write error */
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe shall be reported as a write error */
+    signal(SIGXFSZ, SIG_IGN); /* an exceeded limit of file sizes shall be reported as a write error */
     sigfillset(&action.sa_mask);
     for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
         if (sigaction(ending[i], NULL, &old) == 0 && old.sa_handler == SIG_DFL) /* nohup ignores SIGHUP */

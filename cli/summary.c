@@ -1,5 +1,5 @@
-/* summary.c - messages beside an answer: the prompt as the model receives it, the reason why the answer ended, and the
- * cost of the answer. */
+/* summary.c - prints messages about an answer: the prompt as the model receives it, the reason why the answer ended,
+ * and its cost. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -30,7 +30,7 @@ int cli_show_prompt(const struct cli_generation *generation, const int32_t *toke
 void cli_say_ending(const struct cli_generation *generation, const struct cli_answer *answer) {
     const struct cli_command *command = generation->command;
 
-    /* These warnings appear with -q, too, because an empty answer would look like a failure. */
+    /* These warnings appear even with -q, because an empty answer would look like a failure. */
     if (answer->stop == CLI_STOP_END && answer->count == 0 && generation->grammar)
         cli_warn(command, "the answer is empty, as the grammar allows");
     else if (answer->stop == CLI_STOP_END && answer->count == 0)
@@ -51,7 +51,8 @@ void cli_say_ending(const struct cli_generation *generation, const struct cli_an
                 kvc_sampler_whole(generation->sampler) ? "" : ", before it matched the grammar");
 }
 
-/* Returns true if standard error shows colours: a terminal, unless the user wants none (no-color.org). */
+/* Returns true if messages on standard error are coloured: it is a terminal, and the user has not turned colours off
+ * (no-color.org). */
 static bool shows_colours(void) {
     const char *none = getenv("NO_COLOR"), *kind = getenv("TERM");
 

@@ -12,7 +12,7 @@ enum { WIDTH = 100, MOST_COLUMNS = 24, GAP = 2, LEAST_LAST = 20, LEAST_FIRST = 8
 struct cli_table {
     size_t columns, cells, capacity;
     bool left[MOST_COLUMNS];
-    char *heading; /* a copy of the headings, split at the separators */
+    char *heading; /* a copy of the headings, divided at the separators */
     const char *head[MOST_COLUMNS];
     char **cell; /* NULL: the row is an empty line */
     bool failed;

@@ -1,4 +1,5 @@
-/* temporary.c - a temporary model file in its own folder under TMPDIR, removed however the program ends. */
+/* temporary.c - makes a temporary model file in a folder of its own under TMPDIR. The file is removed however the
+ * program ends. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -19,7 +20,7 @@ static pid_t watch_folder(const char *folder, int *hold) {
         char byte;
 
         close(ends[1]);
-        signal(SIGINT, SIG_IGN); /* a terminal sends signals to both processes */
+        signal(SIGINT, SIG_IGN); /* a terminal sends its signals to both processes */
         signal(SIGQUIT, SIG_IGN);
         signal(SIGHUP, SIG_IGN);
         signal(SIGTERM, SIG_IGN);

@@ -1,5 +1,5 @@
-/* terminal.c - the modes of the terminal that a chat reads from. It restores the user's settings when the
- * program stops or ends, also by a signal. */
+/* terminal.c - sets the modes of the terminal from which a chat reads. Restores the user's settings when the program
+ * stops or ends, even by a signal. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "cli/edit.h"
 
-/* Signal handlers can only use global variables. `opened` says that `user` is valid. */
+/* Signal handlers can only use global variables. `opened` tells whether `user` is valid. */
 static struct termios user;
 static volatile sig_atomic_t opened, mode, changed, marks;
 
@@ -21,7 +21,7 @@ static void tell(const char *text) {
     while (n < 0 && errno == EINTR);
 }
 
-/* Applies the mode, unless the program is in the background, where that would stop it. */
+/* Applies the mode. Does nothing if the program is in the background, where that would stop it. */
 static void apply(void) {
     struct termios settings = user;
     if (!opened || tcgetpgrp(0) != getpgrp())
@@ -31,7 +31,7 @@ static void apply(void) {
         settings.c_iflag &= ~(tcflag_t)(ICRNL | INLCR | IGNCR | ISTRIP);
         settings.c_cc[VMIN] = 1;
         settings.c_cc[VTIME] = 0;
-        /* Ctrl-C must not drop what was typed before it, nor what the program writes at the same time. */
+        /* Ctrl-C must discard neither what was typed before it nor what the program is writing. */
         settings.c_lflag |= NOFLSH;
     }
     if (mode == CLI_TERMINAL_EDITS)

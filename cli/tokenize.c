@@ -71,7 +71,7 @@ static void readable(const char *bytes_of, size_t bytes, char *text, size_t capa
     text[at] = '\0';
 }
 
-/* Returns a token's bytes, or a control token's name; the caller frees the result. On an error, reports the error, sets
+/* Returns a token's bytes, or the name of a control token; the caller frees the result. On an error, reports it, sets
  * *status and returns NULL. */
 static char *piece(const struct cli_command *command, const struct kvc_model *model, int32_t token, size_t *bytes,
                    int *status) {
@@ -245,7 +245,7 @@ int kvc_cli_tokenize(const struct cli_command *command, int argc, char **argv) {
     int status;
 
     cli_common_defaults(&a.common);
-    a.common.backend = "ref"; /* any backend will do, because no layers are computed */
+    a.common.backend = "ref"; /* the backend does not matter, because no layers are computed */
     status = cli_parse(command, options, argc, argv, &a.words);
     if (status == CLI_GO) {
         status = input(command, &a, &text, &bytes);

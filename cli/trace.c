@@ -1,8 +1,8 @@
 /* trace.c - kvcull trace: finds the first operation whose output differs between two traces (--trace FILE).
  *
- * An output is identified by its session, position, part of the model, operation, name and head, and by the number of
- * earlier lines with the same identification. So the traces may come from runs with other backends, threads, chunks or
- * numbers of processes. */
+ * Outputs correspond if they have the same session, position, part of the model, operation, name and head, and if
+ * equally many earlier lines have all of these in common. So the two runs may differ in backend, threads, chunks or
+ * number of processes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ enum { HEADER_VERSION, HEADER_ARITHMETIC, HEADER_MATH, HEADER_BACKEND, HEADERS }
 struct line {
     const char *key;    /* the first six fields: session, position, part, operation, output, head */
     const char *kind;   /* f32, u32, f16 or u8 */
-    const char *values; /* hexadecimal, separated by commas; NULL: only the hash */
+    const char *values; /* hexadecimal, separated by commas; NULL: the line has only the hash */
     size_t count, number;
     uint64_t hash;
     uint32_t rank, nth; /* nth: number of earlier lines of this file with the same key */
@@ -31,9 +31,9 @@ struct run {
     const char *path;
     char *text[RANKS_MOST];
     uint32_t ranks;
-    const char *header[HEADERS]; /* of rank 0 */
-    struct line *lines;          /* in the order of the files */
-    struct line **sorted;        /* by key, nth and rank */
+    const char *header[HEADERS]; /* header lines of rank 0's trace */
+    struct line *lines;          /* the lines in the order of the files */
+    struct line **sorted;        /* the lines sorted by key, nth and rank */
     size_t count, capacity;
 };
 
@@ -46,7 +46,7 @@ static void run_free(struct run *run) {
 
 /* ---- reading ---- */
 
-/* Ends the text at the next space, and returns the text after it. Returns NULL if there is no space. */
+/* Ends the text at its next space and returns the text after that space. Returns NULL if there is no space. */
 static char *next_field(char *text) {
     char *space = strchr(text, ' ');
     if (space)
@@ -193,11 +193,11 @@ struct difference {
 struct comparison {
     const struct run *a, *b;
     uint64_t common, differing, only_a, only_b;
-    struct difference *first; /* [a->ranks]: of each rank; .a NULL: it has none */
+    struct difference *first; /* [a->ranks]: first difference of each rank; member a is NULL if there is none */
 };
 
-/* Finds the line of `run` that corresponds to a line of the other run. With equal numbers of ranks, the same rank has
- * it. Otherwise a rank may have computed another part of the output, which cannot be compared. */
+/* Finds the line of `run` that corresponds to a line of the other run. If both runs have the same number of ranks, it
+ * belongs to the same rank. Otherwise a rank may have computed another part of the output, which cannot be compared. */
 static const struct line *find_line(const struct run *run, const struct line *line, bool same_ranks) {
     size_t low = 0, high = run->count;
     while (low < high) {
@@ -256,7 +256,7 @@ static struct place place_of(const struct line *line) {
     return place;
 }
 
-/* The first value that differs, as bits, and the number of values that differ. */
+/* The first value that differs, as bits, and how many values differ. */
 struct differing {
     size_t index, count;
     uint32_t a, b;

@@ -4,8 +4,8 @@
 
 #include "cli/bench/bench.h"
 
-/* Returns the bytes of weights that a step reads if it needs all experts: all weights, except an input embedding that
- * is separate from the output matrix. The number of parameters shows whether the embedding is separate. */
+/* Returns the bytes of weights that a step reads if it needs all experts. These are all weights except an input
+ * embedding that is separate from the output matrix. Whether it is separate follows from the number of parameters. */
 static uint64_t step_bytes(const struct kvc_model_info *info) {
     double table = (double)info->vocab * info->hidden;
     double heads = (double)(info->heads + info->kv_heads) * 2 * info->head_size * info->hidden;
@@ -58,7 +58,7 @@ static int note_copy(void *user, const struct kvc_rooflines *rooflines, const st
     return 1;
 }
 
-/* Measures the memory bandwidth of a device by a large copy, before the model is loaded. */
+/* Measures the memory bandwidth of a device with a large copy, before the model is loaded. */
 static void measure_device(struct bench *bench) {
     const struct cli_common *common = &bench->a->common;
     const struct kvc_engine_options options = {
@@ -162,7 +162,7 @@ static bool same_counts(const struct cli_counts *a, const struct cli_counts *b) 
     return a->count == b->count && memcmp(a->items, b->items, a->count * sizeof *a->items) == 0;
 }
 
-/* Returns the first given option that a table of operations does not use, or NULL if there is none. */
+/* Returns the first given option that has no effect on a table of operations, or NULL if there is none. */
 static const char *other_option(const struct bench_arguments *a, const struct bench_arguments *defaults) {
     const struct {
         const char *name;
@@ -221,7 +221,7 @@ static int run_policies(const struct cli_command *command, struct bench_argument
     struct cli_given full = {0, "full"};
     const struct cli_texts given = a->specs, defaults = {&full, 1};
     struct cli_texts specs = {NULL, 0};
-    /* the budget of the policies of "all" is a quarter of the first prompt */
+    /* with "all", the budget of each policy is a quarter of the first prompt */
     int status = cli_all_specs(command, given.count ? &given : &defaults, a->prompts.items[0] / 4 + 1, &specs);
 
     a->specs = specs;

@@ -3,7 +3,7 @@
 
 #include "cli/bench/bench.h"
 
-/* Writes the ratio to the first policy of the same prompt or batch. */
+/* Writes the ratio to the first policy's result for the same prompt or batch. */
 static void relative(double ratio, bool self, char text[32]) {
     if (self)
         snprintf(text, 32, "-");
@@ -11,7 +11,7 @@ static void relative(double ratio, bool self, char text[32]) {
         snprintf(text, 32, "%+.1f %%", 100 * (ratio - 1));
 }
 
-/* Returns the seconds that the reads of one step need at the machine's bandwidth. */
+/* Returns the seconds that one step needs to read its bytes at the machine's bandwidth. */
 static double limit(const struct bench *bench, const struct bench_decode *d) {
     return bench->bandwidth > 0 ? (double)(bench_step_bytes(bench, d->batch) + d->read_bytes) / bench->bandwidth : 0;
 }
@@ -111,8 +111,8 @@ static int print_memory(const struct bench *bench, const struct bench_decode *de
     return status;
 }
 
-/* Prints three cells: the counted number, the predicted number, and their relative difference. If the prediction is a
- * bound that holds, the last cell is "within". */
+/* Prints three cells: the counted number, the predicted number, and their relative difference. If the prediction is an
+ * upper bound and it holds, the last cell is "within". */
 static void counted_cells(struct cli_table *table, uint64_t counted, double expected, enum kvc_expected kind) {
     const bool most = kind == KVC_EXPECTED_MOST;
     char text[32];
@@ -127,7 +127,7 @@ static void counted_cells(struct cli_table *table, uint64_t counted, double expe
         cli_cell(table, counted > 0 ? "above 0" : "0.0 %%");
 }
 
-/* Prints the counted numbers and the predictions of the methods' formulas. */
+/* Prints the counted numbers next to the predictions of the methods' formulas. */
 static int print_formulas(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                           const struct bench_decode *decode, size_t decodes) {
     struct cli_table *table = cli_table_open("<policy|kept|formula|off|peak|estimate|off|read|formula|off");
@@ -185,7 +185,7 @@ static void sent_row(struct cli_table *table, const char *spec, const char *what
     cli_cell(table, "%.2f", computing);
 }
 
-/* Prints the messages between ranks. */
+/* Prints the numbers of messages between ranks. */
 static int print_sent(const struct bench *bench, const struct bench_prefill *prefill, size_t prefills,
                       const struct bench_decode *decode, size_t decodes) {
     struct cli_table *table = cli_table_open("<policy|<of|batch|bytes/token|messages/token|computing");
@@ -232,7 +232,7 @@ int bench_print(const struct bench *bench, const struct bench_prefill *prefill, 
 /* ---- JSON
  * ------------------------------------------------------------------------------------------------------------ */
 
-/* Returns "at most" or "equal" as JSON: the relation of the counted number to the prediction. */
+/* Returns "at most" or "equal" as JSON: how the counted number should relate to the prediction. */
 static json_t *kind_json(enum kvc_expected kind) {
     return json_string(kind == KVC_EXPECTED_MOST ? "at most" : "equal");
 }

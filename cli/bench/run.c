@@ -1,4 +1,4 @@
-/* run.c - measures prefill and decode steps of the policies, which alternate. */
+/* run.c - measures the prefill and the decode steps of the policies. The policies take turns. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +57,7 @@ static void add_sent(const struct kvc_ranks_traffic *before, struct kvc_ranks_tr
     }
 }
 
-/* Returns the mean number of ranks that computed at the same time, instead of waiting for other ranks. */
+/* Returns the mean number of ranks that computed at the same time. Ranks that wait for others do not count. */
 static double computing(const struct kvc_ranks_traffic *sent, double seconds) {
     const double ranks = cli_ranks() ? kvc_ranks_count(cli_ranks()) : 1;
 
@@ -67,8 +67,8 @@ static double computing(const struct kvc_ranks_traffic *sent, double seconds) {
 /* ---- prefill --------------------------------------------------------------------------------------------------------
  */
 
-/* Returns KVC_EXPECTED_MOST for models with sliding windows. The formulas ignore windows, so their results are upper
- * bounds there. */
+/* Returns KVC_EXPECTED_MOST for models with sliding windows. The formulas ignore windows, so for these models their
+ * results are only upper bounds. */
 static enum kvc_expected most_with_windows(const struct bench *bench, enum kvc_expected kind) {
     return kvc_model_info(bench->model)->windows ? KVC_EXPECTED_MOST : kind;
 }
@@ -148,7 +148,7 @@ int bench_run_prefill(struct bench *bench, uint64_t prompt, struct bench_prefill
         if (!results[i].seconds)
             status = cli_no_memory(bench->command);
     }
-    /* The policies alternate, and each round starts with another policy, so that a slow moment of the machine does not
+    /* The policies take turns, and each round starts with another policy, so that a slow moment of the machine does not
      * affect only one policy. */
     for (size_t r = 0; r < repeat && status == KVC_OK; r++)
         for (size_t i = 0; i < specs && status == KVC_OK; i++)
@@ -318,7 +318,7 @@ int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struc
             break;
         }
         for (int64_t s = 0; s < bench->a->generate;
-             s++) /* touch the memory now, so that the growth of resident memory shows the library's memory only */
+             s++) /* use the memory now, so that later growth of resident memory is the library's only */
             results[i].seconds[s] = 1;
         status = open_all(bench, prompt, batch, results[i].spec, &decodings[i]);
         if (status == KVC_OK)

@@ -8,7 +8,7 @@ struct ops_report {
     const struct cli_command *command;
     const struct bench_arguments *a;
     const struct kvc_measure_table *measured;
-    const char *beside; /* the backend or the call measured beside; NULL: none */
+    const char *beside; /* the other backend or call with which each row is compared; NULL: none */
     struct cli_table *table;
     json_t *rows; /* NULL: print a table */
     struct kvc_rooflines rooflines;
@@ -17,7 +17,7 @@ struct ops_report {
     bool failed;
 };
 
-/* Returns the limit that bounds a call, and the fraction of it that the call reached. */
+/* Returns the name of the limit that bounds a call, and the fraction of this limit that the call reached. */
 static double of_roofline(const struct kvc_rooflines *c, const struct kvc_measured *row, const char **bound) {
     const double bytes = (double)row->bytes / (c->read > 0 ? c->read : c->copy), flops = (double)row->flops / c->fma;
     const double least = bytes > flops ? bytes : flops;
@@ -26,8 +26,8 @@ static double of_roofline(const struct kvc_rooflines *c, const struct kvc_measur
     return (c->launch > least ? c->launch : least) / row->seconds;
 }
 
-/* Returns true if an operation is slower than on the other backend by more than the usual variation, after two empty
- * calls are subtracted for each of its calls. */
+/* Returns true if an operation is slower than on the other backend by more than the usual variation. Before, the time
+ * of two empty calls is subtracted for each of the operation's calls. */
 static bool is_slower(const struct ops_report *report, const struct kvc_measured *row) {
     return report->a->beside && row->beside > 0 && row->seconds - 2 * row->calls * row->launch > 1.1 * row->beside;
 }
@@ -39,7 +39,8 @@ static void rate(struct ops_report *report, double count, double seconds) {
         cli_cell(report->table, "-");
 }
 
-/* Returns how many times as many bytes per second as the call beside it a call reads; 0 if this is unknown. */
+/* Returns the ratio of the call's bytes per second to those of the call with which it is compared; 0 if this is
+ * unknown. */
 static double rate_beside(const struct kvc_measured *row) {
     return row->beside_bytes ? (double)row->bytes / (double)row->beside_bytes * row->beside / row->seconds : 0;
 }

@@ -1,8 +1,8 @@
-/* available.c - computes the memory available to this process, the smallest of three limits: the memory that the
- * machine, the control groups and the process's own limits leave. A limit that cannot be read does not count. A control
- * group's limit covers all groups within it, so each group up to the root counts, less the memory used there. File
- * pages do not count as used: as in MemAvailable, the kernel frees them before it refuses memory. Swap does not count
- * as available. */
+/* available.c - computes the memory available to this process. This is the least memory that the machine, the control
+ * groups or the process's own limits still allow. A limit that cannot be read is ignored. A control group's limit
+ * covers all groups within it, so the limit of each group up to the root counts, minus the memory in use there. File
+ * pages do not count as used, because the kernel frees them before it refuses memory (as in MemAvailable). Swap does
+ * not count as available. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@ struct source { /* a file under `root` */
     const char *root, *folder, *name;
 };
 
-/* Reads the number after `key` on a line of a file, or the number on the first line if key is NULL. Returns false if
- * there is no number, as for "max". */
+/* Reads the number that follows `key` on a line of a file, or the first line's number if key is NULL. Returns false if
+ * there is no number but, for example, "max". */
 static bool available_number(struct source source, const char *key, uint64_t *value) {
     char path[4096 + 512], line[512];
     FILE *stream = NULL;
@@ -70,7 +70,7 @@ static void group(struct info_available *capacity, const char *root, const char 
     for (size_t i = 0; i < 2 && version->limits[i]; i++)
         if (available_number((struct source){root, folder, version->limits[i]}, NULL, &limit))
             lower(capacity, limit, used, version->limits[i], folder);
-    /* version 1 reports the smallest limit up to the root, including groups that are not visible */
+    /* version 1 reports the smallest limit up to the root, which includes groups that are not visible */
     if (available_number((struct source){root, folder, "memory.stat"}, "hierarchical_memory_limit", &limit))
         lower(capacity, limit, used, "hierarchical_memory_limit", folder);
 }
@@ -93,7 +93,7 @@ static void groups(struct info_available *capacity, const char *root, const char
             return;
         *slash = '\0';
         if (available_number((struct source){root, folder, "memory.use_hierarchy"}, NULL, &inherited) && inherited == 0)
-            return; /* in old kernels, the limit of this group may not cover the groups below it */
+            return; /* in old kernels, a group's limit may not cover the groups within it */
     }
 }
 
@@ -106,8 +106,7 @@ static bool is_listed(const char *list, const char *word) {
     return false;
 }
 
-/* Finds the mount point of this version of control groups ("" if it is not mounted), and the group that is visible
- * there (top). */
+/* Finds where this version of control groups is mounted ("" if it is not), and which group is visible there (top). */
 static void find_mount(const char *root, const struct version *version, char mount[4096], char top[4096]) {
     char path[4096 + 512], line[16384], system[64], options[4096], *end;
     FILE *stream = NULL;

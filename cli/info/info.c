@@ -1,10 +1,10 @@
-/* info.c - kvcull info: this build, its backends, the methods, or a model. */
+/* info.c - kvcull info: prints facts about this build, its backends, the methods, or a model. */
 #include <string.h>
 
 #include "cli/info/info.h"
 #include "kvcull/ranks.h"
 
-/* Whether this build checks invariants (core/base/assert.h). */
+/* Tells whether this build checks invariants (core/base/assert.h). */
 #ifdef KVC_ASSERTIONS
 static const bool assertions = true;
 #else
@@ -29,7 +29,7 @@ static void print_device(const char *backend, const char *text, bool first) {
     printf("%s\n", text);
 }
 
-/* Returns the libraries that are opened at run time, with the reason for each that was not found. */
+/* Returns the libraries that are opened at run time. If one was not found, adds the reason. */
 static json_t *libraries(void) {
     json_t *list = json_array();
     struct kvc_library_info info;
@@ -176,7 +176,7 @@ int kvc_cli_info(const struct cli_command *command, int argc, char **argv) {
     int status;
 
     cli_common_defaults(&a.common);
-    a.common.backend = "ref"; /* the command computes nothing, so ref avoids the transfer of weights to a device */
+    a.common.backend = "ref"; /* nothing is computed, and with ref no weights are copied to a device */
     status = cli_parse(command, options, argc, argv, &words);
     given = a.specs.count > 0;
     if (status == CLI_GO && a.ranks && kvc_ranks_planned(a.ranks, &ranks, &error) != KVC_OK)

@@ -15,7 +15,7 @@ struct info_arguments {
 };
 
 int info_methods(const struct cli_command *command, const struct info_arguments *arguments, const char *name);
-/* Print a page in mdoc or in Markdown, about all methods or about one method. */
+/* Print a page in mdoc or in Markdown, about all methods or about one of them. */
 int info_methods_manual(const struct cli_command *command, const struct kvc_engine *engine);
 int info_method_manual(const struct cli_command *command, const struct kvc_policy_class *policy);
 int info_methods_markdown(const struct cli_command *command, const struct kvc_engine *engine);
@@ -30,23 +30,23 @@ int info_parts(const struct cli_command *command, const struct info_arguments *a
 
 struct info_available {
     uint64_t bytes;  /* UINT64_MAX: unknown */
-    char from[4400]; /* source of the limit: "the machine", "memory.max of /sys/fs/cgroup/job" */
+    char from[4400]; /* what sets the limit: "the machine", "memory.max of /sys/fs/cgroup/job" */
 };
 /* Computes the available memory. `root` is "", or in tests a folder that replaces "/". `mapped` is the number of bytes
- * of mapped files that the caller will request again, so that they do not count as used. */
+ * of mapped files that the caller will request again; they do not count as used. */
 void info_available(const char *root, uint64_t mapped, struct info_available *capacity);
 
-/* A text that every class has. info_before lists the texts before the options, info_after the texts after the options.
- * A row without key ends each table. */
+/* A text that every policy class has. info_before lists the texts that come before the options, info_after those that
+ * come after them. Each table ends with a row without a key. */
 struct info_part {
     const char *key, *title;
     size_t offset;
 };
 extern const struct info_part info_before[], info_after[];
 const char *info_text(const struct kvc_policy_class *policy,
-                      const struct info_part *part); /* returns "" if the policy lacks the text */
+                      const struct info_part *part); /* returns "" if the policy does not have the text */
 
-/* Texts about all methods (rules.c). A row without name ends a table. */
+/* Texts about all methods (rules.c). A table ends with a row without a name. */
 struct info_rule {
     const char *name, *text;
 };

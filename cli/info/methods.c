@@ -1,4 +1,5 @@
-/* methods.c - kvcull info methods: a table of all methods, or a page about one, from the methods' own tables. */
+/* methods.c - kvcull info methods: prints a table of all methods, or a page about one method, from the methods' own
+ * tables. */
 #include <math.h>
 #include <string.h>
 

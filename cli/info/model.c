@@ -1,15 +1,15 @@
-/* model.c - kvcull info MODEL: the properties of a model, and whether it fits with a policy, without reading its
- * weights. */
+/* model.c - kvcull info MODEL: prints the properties of a model, and whether its memory fits with a policy. Does not
+ * read its weights. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/info/info.h"
 
-struct fit { /* whether the model fits with one policy */
+struct fit { /* tells whether the model fits with one policy */
     struct kvc_estimate estimate;
     uint64_t total;
-    uint64_t longest; /* tokens of the longest prompt that fits together with the generated tokens; UINT64_MAX: no limit
-                         found */
+    uint64_t longest; /* tokens of the longest prompt that fits, with room for the generated tokens; UINT64_MAX: no
+                       * limit was found */
     bool fits;
 };
 
@@ -28,7 +28,7 @@ static enum kvc_status estimate(const struct kvc_engine *engine, const struct kv
     return status;
 }
 
-/* Finds the longest prompt that fits, of up to 2^30 tokens, by bisection. */
+/* Finds the longest prompt that fits, up to 2^30 tokens, by bisection. */
 static enum kvc_status model_longest(const struct kvc_engine *engine, const struct kvc_model_info *info,
                                      const char *spec, const struct info_arguments *a, uint64_t memory,
                                      uint64_t *tokens, struct kvc_error *error) {

@@ -1,4 +1,4 @@
-/* parts.c - kvcull info MODEL --ranks HOW: the part of a model that each of several ranks would hold. */
+/* parts.c - kvcull info MODEL --ranks HOW: prints the part of a model that each of several ranks would hold. */
 #include <stdlib.h>
 #include <string.h>
 

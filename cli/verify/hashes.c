@@ -1,7 +1,7 @@
-/* hashes.c - the file of stored hashes of ref's results, so that a backend can be checked without running ref. Its
- * lines are "arithmetic N"; "operation NAME CASES HASH"; "runs MODEL PROMPT STEPS TYPE", where MODEL is a hash of the
- * model's files; "method SPEC LOGITS KEPT READ", one line for each policy of these runs; and "end COUNT HASH", where
- * HASH covers all bytes before this line. */
+/* hashes.c - reads and writes the file of hashes of ref's results, with which a backend can be checked without running
+ * ref. Its lines are "arithmetic N"; "operation NAME CASES HASH"; "runs MODEL PROMPT STEPS TYPE", where MODEL is a hash
+ * of the model's files; "method SPEC LOGITS KEPT READ", one line for each policy of these runs; and "end COUNT HASH",
+ * where HASH covers all bytes before this line. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* methods.c - runs a prompt and then decode steps on ref and on every backend in parallel. After every step, the logits
- * and the entries kept must be identical. */
+/* methods.c - runs a prompt and then decode steps on ref and on every backend, step by step. After every step, all must
+ * have the same logits and kept entries. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,12 +19,12 @@ struct runs {
     const struct cli_command *command;
     const struct verify_arguments *a;
     struct run *run;     /* [count] */
-    size_t first, count; /* first is 0, or 1 if the backends run without ref */
+    size_t first, count; /* first: 0, or 1 if the backends run without ref */
     uint32_t vocab, layers;
     int32_t *positions[2];
     size_t capacity;
-    char *opened; /* the policy string that opens the current sessions */
-    char *name;   /* the policy's name in the output, with the prefix "int8:" or "int16:" for integers */
+    char *opened; /* the policy string with which the current sessions were opened */
+    char *name;   /* the policy's name in the output; it begins with "int8:" or "int16:" for integer arithmetic */
 };
 
 /* ---- one run -------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ static void hash_positions(struct kvc_hash *hash, const int32_t *positions, size
     }
 }
 
-/* Compares the entries that one head keeps or reads between all runs. */
+/* Compares the entries that one head keeps or reads in all runs. */
 static int compare_head(struct runs *runs, bool read, uint32_t layer, uint32_t head, const char *when) {
     entries_fn *entries = read ? kvc_session_reads : kvc_session_positions;
     size_t want = 0, got;
@@ -259,7 +259,8 @@ static int run_policy(struct runs *runs) {
 static enum kvc_math math_of(const struct runs *runs) { return cli_math(&runs->a->common); }
 static bool is_int8(const struct runs *runs) { return math_of(runs) == KVC_MATH_INT8; }
 
-/* Sets runs->opened and runs->name for the next policy. A policy from "all" that needs a file gets the bundled file. */
+/* Sets runs->opened and runs->name for the next policy. If the policy comes from "all" and needs a file, it gets the
+ * bundled file. */
 static int name_policy(struct runs *runs, const struct cli_given *given) {
     const char *ending = strstr(given->text, VERIFY_FILE);
     char *path = NULL;
@@ -352,8 +353,8 @@ static int open_runs(struct runs *runs, const char *path, const char *const *bac
     return KVC_OK;
 }
 
-/* Checks that the stored hashes apply, and ignores them if not. They belong to one model, prompt, number of steps and
- * cache type; hashes of int8 belong to the bundled model, quantized. */
+/* Checks that the stored hashes apply; if not, they are ignored. They belong to one model, prompt, number of steps and
+ * cache type. Hashes of int8 belong to the bundled model after quantization. */
 static int match_stored(const struct runs *runs, const char *path, struct verify_report *report) {
     const struct verify_arguments *a = runs->a;
     const struct cli_command *command = runs->command;

@@ -26,8 +26,8 @@ void cli_specs_free(struct cli_texts *specs) {
     cli_texts_free(specs);
 }
 
-/* Returns true if the policy can run on the model, not only on its geometry: positions=cache, for example, excludes
- * sliding windows. */
+/* Returns true if the policy can run on the model. A check of the model's geometry is not enough: positions=cache, for
+ * example, excludes sliding windows. */
 static bool suits(struct kvc_model *model, const char *spec, struct kvc_error *error) {
     struct kvc_session_options options;
     struct kvc_session *session = NULL;
@@ -61,7 +61,7 @@ void cli_leave_out(const struct cli_command *command, const struct kvc_engine *e
     specs->count = kept;
 }
 
-/* Adds the spec if it is valid. Otherwise, as for a method that needs a file, skips the spec with a warning. */
+/* Adds the spec if it is valid. Otherwise skips it with a warning, for example because the method needs a file. */
 static int add_valid(const struct cli_command *command, const struct kvc_engine *engine, const char *spec,
                      struct cli_texts *specs) {
     struct kvc_error error;
@@ -77,7 +77,7 @@ static int add_valid(const struct cli_command *command, const struct kvc_engine 
     return KVC_OK;
 }
 
-/* Writes "name:budget=...", with every required budget and text option. */
+/* Writes "name:budget=..." with every option that is required, if it is a budget or a text. */
 static void method_spec(const struct kvc_policy_class *policy, uint64_t budget, char *spec, size_t capacity) {
     snprintf(spec, capacity, "%s", policy->name);
     for (const struct kvc_option *option = policy->options; option && option->name; option++) {
@@ -87,7 +87,7 @@ static void method_spec(const struct kvc_policy_class *policy, uint64_t budget, 
         if (option->kind == KVC_OPTION_BUDGET && (!option->default_value || strcmp(option->name, "budget") == 0))
             snprintf(spec + n, capacity - n, "%s%s=%llu", join, option->name, (unsigned long long)budget);
         else if (option->kind == KVC_OPTION_TEXT && !option->default_value &&
-                 option->choices) /* a word that suits any model */
+                 option->choices) /* a word that is valid for any model */
             snprintf(spec + n, capacity - n, "%s%s=%s", join, option->name, option->choices);
     }
 }
@@ -118,10 +118,11 @@ int cli_all_specs(const struct cli_command *command, const struct cli_texts *giv
     return status;
 }
 
-/* Returns a budget that the prompt exceeds, and that exceeds the usual windows if the prompt is long enough. */
+/* Returns a budget below the length of the prompt. If the prompt is long enough, the budget is above the usual
+ * windows. */
 static unsigned long long budget(const struct verify_arguments *a) { return cli_max((uint64_t)a->prompt / 3, 40); }
 
-/* Returns true if policies that need a file are run. Policies with stored hashes do not depend on files. */
+/* Returns true if policies that need a file are run, too. Policies with stored hashes must not depend on files. */
 static bool brings_file(const struct verify_arguments *a) { return !a->write && strcmp(a->against, "stored") != 0; }
 
 /* Adds a method with its required options, and then once more for each choice of its options that is not the default.
@@ -160,8 +161,8 @@ static int add_method(const struct cli_command *command, const struct verify_arg
 
 static int specs_fill(const struct cli_command *command, const struct verify_arguments *a,
                       const struct kvc_engine *engine, struct cli_texts *specs) {
-    /* Cases that single methods do not cover: a percentage, an interval, an excluded layer, and one pair of methods of
-     * each kind that may be joined (tests/core/test_policy.c lists the kinds). */
+    /* Cases that single methods do not cover: a percentage, an interval, an excluded layer, and one pair of methods for
+     * each kind of pair that can be joined (tests/core/test_policy.c lists the kinds). */
     static const char *const joined[] = {"snapkv:budget=%llu+morphkv:budget=%llu",
                                          "adakv:budget=%llu+scissorhands:budget=%llu",
                                          "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",

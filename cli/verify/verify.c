@@ -56,8 +56,8 @@ static bool opens(const char *backend, struct kvc_error *error) {
     return true;
 }
 
-/* Chooses the backends to compare with ref. "all" stands for every CPU instruction set and device that can be opened
- * here. A listed device that cannot be opened is reported. */
+/* Chooses the backends to compare with ref. "all" stands for every CPU instruction set and device that can be opened on
+ * this machine. A listed device that cannot be opened is reported. */
 static int verify_choose(const struct cli_command *command, const struct verify_arguments *a, const char **backends,
                          size_t *count, struct verify_report *report) {
     static const char *const paths[] = {"avx2", "avx2vnni", "avx512",      "avx512vnni",
@@ -91,12 +91,12 @@ static int verify_choose(const struct cli_command *command, const struct verify_
             report->absent_count++;
         }
     }
-    if (*count == 0) /* this machine has only plain C: compare its two builds and its threads */
+    if (*count == 0) /* this machine has only plain C: compares its two builds, and different numbers of threads */
         backends[(*count)++] = "cpu";
     return KVC_OK;
 }
 
-/* Returns the reason why a backend cannot be opened, without the leading name of the backend. */
+/* Returns the reason why a backend cannot be opened, without the backend's name at the beginning. */
 static const char *reason(const struct verify_absent *absent) {
     size_t length = strlen(absent->backend);
     bool named =
@@ -167,7 +167,7 @@ static int verify_finish(const struct cli_command *command, const struct verify_
 struct pass { /* results of one backend's operations */
     struct verify_report *report;
     const char *backend;
-    struct again { /* an operation that runs again beside ref, because its hash differs from the stored hash */
+    struct again { /* an operation that runs again together with ref, because its hash differs from the stored hash */
         const char *name;
         enum verify_stored why;
     } * again;
@@ -296,7 +296,7 @@ static int verify(const struct cli_command *command, const struct verify_argumen
     if (status == KVC_OK && (!a->only || strcmp(a->only, "methods") == 0))
         status = verify_methods(command, a, &specs, backends, count, &report);
     for (size_t i = 0; status == KVC_OK && a->write && !a->model && !a->only && i < 2; i++) {
-        struct verify_arguments integers = *a; /* the file contains hashes of all three arithmetics */
+        struct verify_arguments integers = *a; /* the file contains the hashes of all three kinds of arithmetic */
 
         integers.common.math = i ? "int16" : "int8";
         status = verify_methods(command, &integers, &specs, backends, count, &report);

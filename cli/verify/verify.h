@@ -23,13 +23,13 @@ struct verify_hashes {
     struct verify_entry {
         bool method;
         char *name;
-        uint64_t cases;   /* cases of an operation */
-        uint64_t hash[3]; /* one hash of an operation's results, or three hashes of a method: logits, entries kept,
-                             entries read */
+        uint64_t cases;   /* number of an operation's cases */
+        uint64_t hash[3]; /* an operation: one hash of its results; a method: hashes of the logits, of the entries kept
+                           * and of the entries read */
     } * items;
     size_t count;
     int arithmetic;
-    uint64_t model; /* hash of the model of the whole runs; the members below also describe these runs */
+    uint64_t model; /* hash of the model with which the methods run; the members below describe these runs, too */
     int64_t prompt, steps;
     struct kvc_entry_types type;
 };
@@ -50,8 +50,9 @@ struct verify_report {        /* results so far */
     struct cli_table *table;
     json_t *rows; /* NULL: print a table */
     struct verify_hashes hashes;
-    bool stored, writing; /* backends run without ref, and their hashes are compared with stored hashes, or written */
-    uint64_t with_stored, beside; /* rows compared with a stored hash; rows compared with ref */
+    bool stored, writing;         /* stored: backends run without ref, and their hashes are compared with stored hashes;
+                                   * writing: the hashes are written */
+    uint64_t with_stored, beside; /* with_stored: rows compared with a stored hash; beside: rows compared with ref */
     uint64_t differing;
     char first[400]; /* the first difference and where it occurred */
     struct verify_absent {
@@ -61,24 +62,24 @@ struct verify_report {        /* results so far */
     size_t absent_count;
     bool failed;
 };
-/* Adds a row to the report. against_stored: its hash equals the stored hash; otherwise the row was compared with ref.
- */
+/* Adds a row to the report. If against_stored is true, its hash equals the stored hash; otherwise it was compared with
+ * ref. */
 void verify_add(struct verify_report *report, const char *backend, const struct kvc_verify_row *row,
                 bool against_stored);
 
 /* The end of a spec that needs a file of token ids; verify_methods replaces it by the bundled file. */
 #define VERIFY_FILE ",file=tokens.txt"
 
-/* Lists the policies to run. Free with cli_specs_free. */
+/* Lists the policies to run. Free the list with cli_specs_free. */
 int verify_specs(const struct cli_command *command, const struct verify_arguments *arguments, struct cli_texts *specs);
-/* Checks that the model of the whole runs can be opened, before the operations, which take long. */
+/* Checks that the model for the policies can be opened. Called before the operations, which take long. */
 int verify_model(const struct cli_command *command, const struct verify_arguments *arguments);
-/* Runs every policy step by step, on ref and on the backends or on the backends alone. */
+/* Runs every policy step by step, on ref and on the backends, or on the backends alone. */
 int verify_methods(const struct cli_command *command, const struct verify_arguments *arguments, struct cli_texts *specs,
                    const char *const *backends, size_t count, struct verify_report *report);
 
-/* Returns the number of values that differ in any bit; all NaNs count as equal. Sets *first to the index of the first
- * such value, and adds the number of differing bits to *differing_bits. */
+/* Returns how many values differ in any bit; all NaNs count as equal. Sets *first to the index of the first such value,
+ * and adds the number of differing bits to *differing_bits. */
 uint64_t verify_values(const float *want, const float *got, size_t count, size_t *first, uint64_t *differing_bits);
 /* Returns the number of entries that only one of two ascending lists contains, and sets *first to the first of them. */
 uint64_t verify_positions(const int32_t *a, size_t n, const int32_t *b, size_t m, int32_t *first);
