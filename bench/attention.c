@@ -1,6 +1,6 @@
-/* attention.c - measures attention over caches of several shapes: a decode step at the limit of memory, and 256 rows of
- * a prompt at the limit of arithmetic. Only the flops of the two products count, because the goals of
- * docs/measured/attention.md are relative to these. */
+/* attention.c - measures attention over caches of several shapes: a decode step, which memory limits, and 256 rows of a
+ * prompt, which arithmetic limits. Only the flops of the two products count, because docs/measured/attention.md defines
+ * its goals in terms of these. */
 #include "bench/measure.h"
 #include "core/base/integers.h"
 #include "core/base/types.h"
@@ -9,7 +9,7 @@ struct cache {
     uint32_t heads, kv_heads, d, entries;
     enum kvc_type type;
     bool permuted; /* slots in random order, as after many evictions */
-    bool integers; /* multiplied as integers */
+    bool integers; /* entries are multiplied as integers */
 };
 
 static void cache_row(struct kvc_measure *m, const struct cache *c, uint32_t rows) {
@@ -58,14 +58,14 @@ static void prefill(struct kvc_measure *m, uint32_t variant) {
     cache_row(m, &caches[variant], 256);
 }
 
-/* Groups of 1 to 8 query heads for each of two KV heads. */
+/* Two KV heads with groups of 1 to 8 query heads. */
 static void groups(struct kvc_measure *m, uint32_t variant) {
     static const uint32_t sizes[] = {1, 2, 3, 4, 7, 8};
     const uint32_t d = variant / 6 % 2 ? 128 : 64, entries = variant / 12 ? 16384 : 4096;
     cache_row(m, &(struct cache){2 * sizes[variant % 6], 2, d, entries, KVC_F16, false, false}, 256);
 }
 
-/* One row for each of four KV heads with groups of 1, 4 and 7 query heads, over short and long caches. */
+/* One row, with groups of 1, 4 and 7 query heads for each of four KV heads, over short and long caches. */
 static void decode_groups(struct kvc_measure *m, uint32_t variant) {
     static const uint32_t sizes[] = {1, 4, 7}, entries[] = {8192, 32768, 98304};
     const enum kvc_type type = variant / 18 ? KVC_F32 : KVC_F16;
@@ -73,8 +73,8 @@ static void decode_groups(struct kvc_measure *m, uint32_t variant) {
     cache_row(m, &(struct cache){4 * sizes[variant % 3], 4, d, entries[variant / 6 % 3], type, false, false}, 1);
 }
 
-/* Q8_0 entries multiplied as integers, beside floats: groups of 1, 4 and 7 query heads, with one row and with the rows
- * of a chunk. */
+/* Q8_0 entries, in integer arithmetic compared with float: groups of 1, 4 and 7 query heads, with one row and with the
+ * rows of a chunk. */
 static void int8(struct kvc_measure *m, uint32_t variant) {
     static const uint32_t sizes[] = {1, 4, 7};
     const uint32_t rows = variant < 6 ? 1 : MEASURE_ROWS, kv_heads = rows == 1 ? 8 : 2, d = variant / 3 % 2 ? 128 : 64;

@@ -10,7 +10,7 @@ enum { SWEEPS = 6, MOST_THREADS = 256 };
 
 typedef uint64_t block __attribute__((vector_size(64)));
 
-/* Eight independent sums, so that the loop waits for memory only. */
+/* Eight independent sums, so that the loop waits only for memory. */
 #define SWEEP_BODY                                                                                                     \
     block a = {0}, b = {0}, c = {0}, d = {0};                                                                          \
     for (size_t i = 0; i + 4 <= count; i += 4) {                                                                       \
@@ -64,7 +64,7 @@ static void *read_part(void *argument) {
     return NULL;
 }
 
-/* Times the sweeps of all threads. The first sweep also touches the pages and does not count. */
+/* Times the sweeps of all threads. The first sweep is not counted, because it touches the pages for the first time. */
 static double time_sweeps(struct reader *readers, unsigned threads, size_t bytes, pthread_barrier_t *barrier) {
     pthread_t thread[MOST_THREADS];
     double best = 0;
@@ -74,7 +74,7 @@ static double time_sweeps(struct reader *readers, unsigned threads, size_t bytes
         return 0;
     while (started < threads && pthread_create(&thread[started], NULL, read_part, &readers[started]) == 0)
         started++;
-    if (started < threads) { /* the barrier would wait forever: end the started threads */
+    if (started < threads) { /* fewer threads would wait at the barrier for ever, so the started ones are ended */
         for (unsigned i = 0; i < started; i++) {
             pthread_cancel(thread[i]);
             pthread_join(thread[i], NULL);

@@ -1,4 +1,4 @@
-/* entries.h - short names for the shape of the lists that most operations on entries are measured with: 8 KV heads of
+/* entries.h - short names for the shape of the lists with which most operations on entries are measured: 8 KV heads of
  * 4096 entries in F16. */
 #ifndef KVC_BENCH_ENTRIES_H
 #define KVC_BENCH_ENTRIES_H

@@ -1,6 +1,6 @@
-/* layer.c - measures a long context with `entries` entries in every head, at the shapes of a model of eight
- * billion parameters: the attention and linear layers of a decode step, one layer of a prompt's chunk, and the
- * selection of what a layer keeps of the prompt. */
+/* layer.c - measures a long context with `entries` entries in every head, with the shapes of a model of eight billion
+ * parameters: the attention and the linear layers of a decode step, one layer of a prompt's chunk, and the prompt stage
+ * of `snapkv`. */
 #include "bench/measure.h"
 #include "core/base/integers.h"
 
@@ -50,8 +50,8 @@ static void attention(struct kvc_measure *m, uint32_t variant) {
         m->ops->attention(m->device, &a);
 }
 
-/* Measures one layer of a chunk in the middle of a prompt. Multiplied by the number of chunks, it is the layer's time
- * for the prompt. */
+/* Measures one layer of a chunk in the middle of a prompt. This time multiplied by the number of chunks is the layer's
+ * time for the prompt. */
 static void prefill(struct kvc_measure *m, uint32_t variant) {
     const uint32_t rows = kvc_min_u32(m->settings.entries / 2, MEASURE_ROWS), before = m->settings.entries / 2;
     const struct kvc_weight *query = kvc_measure_weight(m, KVC_F16, HIDDEN, HIDDEN);
@@ -115,8 +115,8 @@ static void prefill(struct kvc_measure *m, uint32_t variant) {
     }
 }
 
-/* Measures the prompt stage of snapkv in one layer: the last queries' mass, pooling, the top entries, eviction,
- * compaction. */
+/* Measures the prompt stage of `snapkv` in one layer: mass of the last queries, pooling, choice of the top entries,
+ * eviction, compaction. */
 static void selection(struct kvc_measure *m, uint32_t variant) {
     const uint32_t n = m->settings.entries, kept = kvc_min_u32(n / 4, KEPT), window = kvc_min_u32(kept / 2, WINDOW);
     const struct kvc_keep rule = {.top = kept - window, .tail = window, .recent = INT64_MAX};

@@ -1,5 +1,5 @@
-/* linear.c - measures linear layers: beside a BLAS library, by type of weights, by rows, at the limit of memory, from a
- * cache, and with 8-bit activations. */
+/* linear.c - measures linear layers: compared with a BLAS library, for each type of weights, for different numbers of
+ * rows, limited by memory, with weights in the cache, and with 8-bit activations. */
 #include "bench/measure.h"
 #include "core/base/integers.h"
 #include "core/base/types.h"
@@ -83,7 +83,7 @@ void kvc_measure_time_int16(struct kvc_measure *m, enum kvc_type type, uint32_t 
     }
 }
 
-/* Returns the number of outputs of a matrix [N, WIDE] of so many bytes; few for a quick run. */
+/* Returns the number of outputs of a matrix [N, WIDE] that has this many bytes; in a quick run, a small number. */
 static uint64_t outputs_in(const struct kvc_measure *m, enum kvc_type type, uint64_t bytes) {
     const uint64_t N = bytes / kvc_type_row_bytes(type, WIDE);
     return m->settings.once ? kvc_min_u64(N, 64) : N;
@@ -110,13 +110,14 @@ static void decode(struct kvc_measure *m, uint32_t variant) {
     kvc_measure_time_linear(m, type, 1, outputs_in(m, type, (uint64_t)192 << 20), WIDE);
 }
 
-/* Matrices that fit the second cache: the limit is the arithmetic of a thread. */
+/* Matrices that fit in L2, so that the arithmetic of a thread is the limit. */
 static void cached(struct kvc_measure *m, uint32_t variant) {
     const enum kvc_type type = (enum kvc_type)variant;
     kvc_measure_time_linear(m, type, 1, outputs_in(m, type, (uint64_t)256 << 10), WIDE);
 }
 
-/* Every type, with one row and a large matrix, and with the rows of a chunk. The time includes quantizing the rows. */
+/* Every type: a large matrix with one row, and a matrix with the rows of a chunk. The time includes quantizing the
+ * rows. */
 static void int8(struct kvc_measure *m, uint32_t variant) {
     const enum kvc_type type = (enum kvc_type)(KVC_Q8_0 + variant % INT8_TYPES);
     const uint32_t rows = variant < INT8_TYPES ? 1 : MEASURE_ROWS;
@@ -127,7 +128,7 @@ static void int8(struct kvc_measure *m, uint32_t variant) {
         kvc_measure_time_int8(m, type, rows, N, WIDE, true);
 }
 
-/* The same for weights of floats, with activations of 15 bits; also with eight rows, a batch of sequences. */
+/* The same for float weights with 15-bit activations; also with eight rows, as in a batch of sequences. */
 static void int16(struct kvc_measure *m, uint32_t variant) {
     static const enum kvc_type of[INT16_TYPES] = {KVC_F16, KVC_BF16, KVC_F32, KVC_FP8};
     static const uint32_t counts[INT16_ROWS] = {1, 8, MEASURE_ROWS};

@@ -1,4 +1,4 @@
-/* measure.c - measures the operations of a table on a device, next to the device's limits (roofline) and next to
+/* measure.c - measures the operations of a table on a device, compared with the device's limits (roofline) and with
  * another backend or another call. */
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,12 +9,12 @@
 #include "core/base/float.h"
 #include "core/engine/engine.h"
 
-#define LOT_SECONDS 0.015 /* duration of a lot: the calls between two readings of the clock */
+#define LOT_SECONDS 0.015 /* duration of a lot, which is the calls between two readings of the clock */
 #define SLOW_SECONDS 0.1  /* a call that takes this long is timed only once */
 #define LOTS 3u
 #define MOST_CALLS 1000u
-#define ROUNDS 5u /* alternating rounds of the two backends */
-#define CLEAR 2.0 /* one round suffices if one device is this many times as fast as the other */
+#define ROUNDS 5u /* rounds in which the two backends take turns */
+#define CLEAR 2.0 /* if one device is this many times as fast as the other, one round suffices */
 #define OTHER_BYTES ((size_t)192 << 20)
 
 /* ---- the clock ---- */
@@ -30,8 +30,8 @@ static int compare_seconds(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Writes other memory with the device's own threads: the caches then hold no operand, and the threads are awake, as in
- * a decode step. */
+/* Writes to other memory with the device's own threads. Afterwards the caches hold no operand and the threads are
+ * awake, as in a decode step. */
 static void fill_caches(struct kvc_measure *m) {
     struct kvc_measure_side *side = m->side;
     if (!side->other)
@@ -43,13 +43,13 @@ static void fill_caches(struct kvc_measure *m) {
         m->status = m->ops->sync(m->device, &m->error);
 }
 
-/* After `took` seconds of the last lot, returns true if another lot is needed, and sets its number of calls. */
+/* Called when the last lot took `took` seconds. Returns true if another lot is needed, and sets its number of calls. */
 static bool next_lot(struct kvc_measure *m, double took) {
     if (m->settings.once && m->calls) {
         m->best = took;
         return false;
     }
-    if (!m->calls || !m->warm) { /* the first call only warms up, because it may build something */
+    if (!m->calls || !m->warm) { /* the first call only warms up, because it may allocate or prepare something */
         m->warm = m->calls > 0;
         m->calls = 1;
     } else if (m->settings.cold) {
@@ -115,7 +115,7 @@ static enum kvc_status measure_run(struct kvc_measure_side *side, kvc_measure_op
 /* ---- limits of the device ---- */
 
 static void large_copy(struct kvc_measure *m, uint32_t variant) {
-    const size_t bytes = (size_t)128 << 20; /* larger than the processor's caches */
+    const size_t bytes = (size_t)128 << 20; /* more than the processor's caches hold */
     const struct kvc_span from = kvc_measure_space(m, bytes), to = kvc_measure_space(m, bytes);
     (void)variant;
     kvc_measure_counts(m, 2 * bytes, 0, "128 MiB");
@@ -140,7 +140,7 @@ static void product(struct kvc_measure *m, uint32_t variant) {
 
 /* Measures the cost of a call that moves no data. */
 static void nothing(struct kvc_measure *m, uint32_t variant) {
-    const size_t n = (size_t)1 << 19; /* enough to occupy every thread */
+    const size_t n = (size_t)1 << 19; /* enough values to occupy every thread */
     const struct kvc_span x = kvc_measure_space(m, n * sizeof(float));
     (void)variant;
     while (kvc_measure_again(m))
@@ -167,8 +167,14 @@ static enum kvc_status measure_rooflines(struct kvc_measure_side *side, struct k
 
 /* ---- tables ---- */
 
-enum { MEASURED, LIBRARY, BESIDE, SIDES }; /* sides without a device are not there; LIBRARY: with KVC_MATH_FAST */
-struct measuring {                         /* one call of kvc_measure_operations */
+enum {
+    MEASURED,
+    LIBRARY,
+    BESIDE,
+    SIDES
+};                 /* a side without a device is unused; LIBRARY has an engine with
+                    * KVC_MATH_FAST */
+struct measuring { /* state of one call of kvc_measure_operations */
     const struct kvc_measure_group *group;
     const struct kvc_measure_options *what;
     struct kvc_measure_side sides[SIDES];
@@ -178,8 +184,8 @@ struct measuring {                         /* one call of kvc_measure_operations
     void *user;
 };
 
-/* Measures one variant of an operation, and the call beside it, and stores the result in m->row. Both get new operands,
- * so that memory treats them alike. */
+/* Measures one variant of an operation and the call with which it is compared, and stores the result in m->row. Both
+ * calls get new operands, so that memory affects them alike. */
 static enum kvc_status one_round(struct measuring *g, const struct kvc_measure_operation *o, uint32_t variant,
                                  struct kvc_measure *m, struct kvc_error *error) {
     const enum kvc_measure_other other = g->group->other;

@@ -26,7 +26,7 @@ struct kvc_span kvc_measure_put(struct kvc_measure *m, const void *contents, siz
     return span;
 }
 
-/* Allocates memory in huge pages if the machine has them, like mapped weights (models/files/map.c). */
+/* Allocates memory in huge pages if the machine has them, as for mapped weights (models/files/map.c). */
 static void *host_memory(struct kvc_measure *m, size_t bytes) {
     const size_t page = bytes < (size_t)2 << 20 ? 64 : (size_t)2 << 20, whole = kvc_round_up(bytes, page);
     void *memory = m->status == KVC_OK ? aligned_alloc(page, whole) : NULL;
@@ -85,7 +85,7 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n) {
     struct kvc_span span = {NULL, 0};
     float *values = host_memory(m, n * sizeof *values);
     uint32_t random = 1;
-    for (size_t i = 0; values && i < n; i++) { /* in -2 .. 2 */
+    for (size_t i = 0; values && i < n; i++) { /* values from -2 to 2 */
         random = random * 1664525u + 1013904223u;
         values[i] = (float)((int32_t)random >> 8) * 0x1p-22f;
     }
@@ -106,7 +106,7 @@ static const struct kvc_weight *make_weight(struct kvc_measure *m, enum kvc_type
     void *matrix = host_memory(m, bytes);
     if (!matrix)
         return NULL;
-    memset(matrix, 0x2c, bytes); /* a normal number in every type, as scale and as value */
+    memset(matrix, 0x2c, bytes); /* these bytes are a normal number in every type, as a scale and as a value */
     m->matrices[m->weight_count++] = matrix;
     for (uint32_t e = 0; e < experts; e++)
         host[e] = (const unsigned char *)matrix + e * one;
@@ -124,7 +124,7 @@ const struct kvc_weight *kvc_measure_experts(struct kvc_measure *m, enum kvc_typ
     return make_weight(m, type, experts, N, K);
 }
 
-/* Puts the slots of the lists' first `entries` entries in random order. */
+/* Puts the slots of the first `entries` entries of the lists into random order. */
 static void permute(struct kvc_measure *m, const struct kvc_lists *lists, uint32_t entries) {
     const uint32_t all = lists->host_base[m->kv_heads];
     uint32_t *order = host_memory(m, all * sizeof *order), random = 1;

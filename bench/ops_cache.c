@@ -35,7 +35,7 @@ KVC_MEASURE(drop, 1, variant) {
         m->ops->drop(m->device, &(struct kvc_drop){.lists = lists, .rows = 0});
 }
 
-/* One row of a decode step over all or some entries, and the rows of a chunk. */
+/* One row of a decode step over all entries and over some of them, and the rows of a chunk. */
 KVC_MEASURE(attention, 5, variant) {
     static const struct {
         enum kvc_type type;
@@ -109,7 +109,7 @@ KVC_MEASURE(rotate_keys, 1, variant) {
                                                                  .interleaved = false});
 }
 
-/* Moves lists to a quarter of their slots after an eviction. Three quarters of the kept entries move. */
+/* Moves lists to a quarter of their slots after an eviction. Three quarters of the kept entries must be moved. */
 KVC_MEASURE(relayout, 1, variant) {
     const uint32_t left = MEASURE_ENTRIES / 4;
     struct kvc_lists *from = kvc_measure_lists(m, KVC_F16, MEASURE_ENTRIES, MEASURE_ENTRIES, 2, true);

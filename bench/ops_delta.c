@@ -1,4 +1,5 @@
-/* ops_delta.c - measures gated delta nets: 32 heads of 128 x 128, with one row and with a chunk of a prompt. */
+/* ops_delta.c - measures gated delta nets: 32 heads with matrices of 128 x 128, with one row and with a chunk of a
+ * prompt. */
 #include "bench/measure.h"
 
 enum { HEADS = 32, KEY_HEADS = 16, SIZE = 128, TAPS = 4, CHANNELS = HEADS * SIZE };

@@ -6,13 +6,13 @@
 #include "core/base/fused.h"
 
 enum {
-    SCORE = 2 * D + MEASURE_EXP, /* flops of one probability, from its query and key */
+    SCORE = 2 * D + MEASURE_EXP, /* flops to compute one probability from its query and key */
     WINDOW = 32
 };
 
 static const struct kvc_span none = {NULL, 0};
 
-/* Returns the probabilities of queries at the end of the lists, with M and L of their attention. */
+/* Returns the probabilities of queries at the end of the lists, with the M and L of their attention. */
 static struct kvc_probabilities make_rows(struct kvc_measure *m, const struct kvc_lists *lists, uint32_t queries) {
     const struct kvc_segment segment = {
         .lists = (struct kvc_lists *)(uintptr_t)lists, .rows = queries, .stored = queries};
@@ -48,8 +48,8 @@ KVC_MEASURE(window_moments, 1, variant) {
                                                                        .totals = totals});
 }
 
-/* Variants: attention's probabilities for one query, the same for a chunk of queries, and keyformer's probabilities for
- * one query. */
+/* Variants: attention probabilities of one query; those of a chunk of queries; keyformer's noisy probabilities of one
+ * query. */
 KVC_MEASURE(accumulate, 3, variant) {
     static const struct kvc_noise noise = {.seed = 1, .layer = 3, .tau = 1.5f};
     const uint32_t queries = variant == 1 ? 64 : 1;
@@ -92,7 +92,7 @@ KVC_MEASURE(ring_fuse, 3, kind) {
                                                              .stride = STRIDE});
 }
 
-/* Measures keep_ring as a method's decode step calls it: as one fused operation if the backend has one. */
+/* Measures keep_ring as it runs in a method's decode step: as one fused operation if the backend has one. */
 KVC_MEASURE(keep_ring, 1, variant) {
     const struct kvc_ring ring = {0, WINDOW, UINT32_MAX, N};
     const struct kvc_keep rule = {.fill = N - 1, .limit = N - 1, .recent = INT64_MAX};

@@ -1,4 +1,5 @@
-/* ops_rows.c - measures the operations on memory and on rows: a chunk of a prompt and, for linear, also one row. */
+/* ops_rows.c - measures the operations on memory and on rows: with a chunk of a prompt and, for the operation linear,
+ * also with one row. */
 #include "bench/measure.h"
 #include "core/base/types.h"
 

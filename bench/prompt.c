@@ -12,13 +12,14 @@ enum operation {
 };
 
 struct timed_table {
-    struct kvc_ops ops; /* must be the first member, because the device's ops points here */
+    struct kvc_ops ops; /* must be the first member, because device->ops points here */
     const struct kvc_ops *real;
     double seconds[OPERATIONS];
     unsigned calls[OPERATIONS];
 };
 
-/* Waits for the device, so that the time of an operation is its own. A failure stays for the engine to find. */
+/* Waits for the device, so that the time of an operation does not include earlier ones. If the device fails, the engine
+ * will report it. */
 static double seconds_after(struct kvc_device *device) {
     if (device->capacity)
         (void)device->ops->sync(device, NULL);
@@ -47,7 +48,7 @@ static void time_operations(struct kvc_device *device, struct timed_table *table
     device->ops = &table->ops;
 }
 
-/* Calls `row` for every operation, and for the rest of the time. */
+/* Calls `row` for every operation, and once for the rest of the time. */
 static void report(const struct timed_table *table, double took, kvc_measure_fn *row, void *user) {
     static const char *const names[] = {
 #define KVC_OPERATION(name, parameters, ...) #name,

@@ -1,5 +1,5 @@
-/* select.c - measures the operations that choose the entries to read: each of them, and (table "select") the decode
- * attention of the select methods beside attention to all entries. */
+/* select.c - measures the operations that choose the entries to read. The table "select" compares the decode attention
+ * of the select methods with attention to all entries. */
 #include <string.h>
 
 #include "bench/entries.h"
@@ -38,16 +38,16 @@ KVC_MEASURE(pages_update, 2, variant) {
                                  .lists = lists, .view = NULL, .pages = &pages, .rows = variant ? 1 : UINT32_MAX});
 }
 
-/* How a method scores entries and how many it reads: `top` entries, or whole pages. */
+/* How a method scores entries, and how many entries (`top`) or whole pages it reads. */
 struct select_case {
     const char *name;
     enum kvc_score_kind kind;
-    uint32_t dims, page; /* page 0: the scores need no pages */
+    uint32_t dims, page; /* page 0: the scores do not use pages */
     bool low, whole;
     uint64_t top;
 };
 
-/* The four kinds of scores, with the shapes that topk, sparq, hsa and quest use. */
+/* The four kinds of scores, with the shapes that the methods topk, sparq, hsa and quest use. */
 static const struct select_case cases[] = {{"exact", KVC_SCORE_EXACT, D, 0, false, false, N / 4},
                                            {"channels", KVC_SCORE_CHANNELS, D / 4, 1, false, false, N / 4},
                                            {"page channels", KVC_SCORE_PAGE_CHANNELS, D / 4, PAGE, true, false, N / 4},
@@ -138,8 +138,8 @@ KVC_MEASURE(cut_reads, 1, variant) {
     }
 }
 
-/* Measures select_scores and select_reads as a decode step calls them: as one fused operation if the backend has one.
- */
+/* Measures select_scores and select_reads as they run in a decode step: as one fused operation if the backend has
+ * one. */
 KVC_MEASURE(select_scores_reads, CASES, variant) {
     const struct select_case *c = &cases[variant];
     struct selection s;
@@ -160,12 +160,12 @@ static const struct {
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 /* The operations of one step: choose entries, attend to them and, for methods with sums of values, add the mean value.
- * The counter *bytes receives the bytes of the cache that they read. */
+ * *bytes counts the bytes of the cache that they read. */
 struct select_step {
     struct selection chosen;
     struct kvc_segment segment, full;
     struct kvc_attention attention;
-    struct kvc_mix_mean mean; /* alpha without a buffer: no mean */
+    struct kvc_mix_mean mean; /* if alpha has no buffer, no mean is added */
     uint64_t bytes;
 };
 
@@ -220,7 +220,7 @@ static void select_row(struct kvc_measure *m, uint32_t variant, const struct sel
         select_step_run(m, &s);
 }
 
-/* Sets the shape of a variant, and returns its compression: the entries divided by the budget. */
+/* Sets the shape of a variant. Returns the compression ratio, which is the number of entries divided by the budget. */
 static uint32_t select_shape(struct kvc_measure *m, uint32_t variant) {
     m->kv_heads = shapes[variant / COMPRESSIONS].kv_heads;
     m->head_size = shapes[variant / COMPRESSIONS].d;

@@ -1,4 +1,4 @@
-/* tables.c - the list of tables that can be measured: names, limits, and the calls that are measured beside. */
+/* tables.c - the list of tables that can be measured: their names and limits, and the calls with which they compare. */
 #include <stdio.h>
 #include <string.h>
 

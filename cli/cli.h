@@ -134,8 +134,7 @@ int cli_same_bytes(const struct cli_command *command, int status, const char *wh
 /* Sets *traffic to the messages that all ranks have sent so far. Returns false if no ranks share the library calls. */
 struct kvc_ranks_traffic;
 bool cli_traffic(struct kvc_ranks_traffic *traffic);
-int cli_refuse_data(const struct cli_command *command); /* reports that the command cannot divide its work among
-                                                         * ranks */
+int cli_refuse_data(const struct cli_command *command); /* reports that the command cannot divide its work */
 /* With --ranks data, waits for all ranks. Returns KVC_OK if all succeeded; otherwise the status of a failed rank, after
  * rank 0 has reported it. Without --ranks data, returns `status`. Call it at most once. */
 int cli_agree(const struct cli_command *command, int status);
@@ -301,12 +300,10 @@ double cli_seconds(void);                      /* seconds of a monotonic clock *
 uint64_t cli_available(void);                  /* bytes of memory available to this process; UINT64_MAX: unknown */
 static inline uint64_t cli_min(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static inline uint64_t cli_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
-uint64_t cli_random(uint64_t *state);                                /* returns a random number (splitmix64), for
-                                                                      * synthetic tokens */
-double cli_median(double *values, size_t count);                     /* sorts the values and returns their median, or 0
-                                                                      * if count is 0 */
-double cli_loss(const float *logits, uint32_t vocab, int32_t token); /* returns -log of the token's softmax
-                                                                      * probability */
+/* Returns a random number for synthetic tokens (splitmix64). */
+uint64_t cli_random(uint64_t *state);
+double cli_median(double *values, size_t count);                     /* sorts the values; 0 if count is 0 */
+double cli_loss(const float *logits, uint32_t vocab, int32_t token); /* -log of the token's probability */
 
 /* ---- tables --------------------------------------------------------------------------------------------------- */
 

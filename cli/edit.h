@@ -103,8 +103,7 @@ struct editor {
     struct edit_history *history;
     edit_name_fn *names;
     const volatile sig_atomic_t *interrupted; /* not 0 after Ctrl-C */
-    size_t place;                             /* index of the shown entry in the history; history->count: the new text
-                                               * is shown */
+    size_t place;                             /* the shown entry's index in the history; history->count: the new text */
     char *draft;                              /* the new text, while an entry of the history is shown */
     unsigned char input[256];
     size_t input_at, input_bytes;

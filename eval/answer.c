@@ -33,7 +33,8 @@ void eval_group_close(struct eval_group *group) {
     *group = (struct eval_group){.count = 0};
 }
 
-/* Divides a turn's time among the sessions. Rows computed for several sessions count once, divided among them. */
+/* Divides a turn's time among the sessions. If rows were computed for several sessions at once, each session gets an
+ * equal part of their time. */
 static void share_out(struct eval_group *group, double seconds) {
     struct kvc_session_stats stats;
     double parts = 0;
@@ -96,8 +97,8 @@ static void batch_close(struct batch *batch) {
     free(batch->tokens);
 }
 
-/* Takes each session's most likely token from its row of logits, unless the token ends the turn. made [group, most].
- * Afterwards the batch has only the sessions that continue. */
+/* Takes each session's most likely token from its row of logits, unless the token ends the turn, and stores it in made
+ * [group, most]. Afterwards the batch has only the sessions that continue. */
 static void take_tokens(struct eval_group *group, struct batch *batch, uint32_t most, int32_t *made) {
     const size_t vocab = kvc_model_info(group->model)->vocab;
     size_t left = 0;

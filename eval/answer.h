@@ -5,24 +5,24 @@
 #include "eval/prompt.h"
 
 struct eval_answer {
-    char *text; /* malloc'ed */
+    char *text; /* the caller frees it */
     uint64_t tokens, entries, held_bytes, peak_bytes, read_bytes, steps;
-    double prompt_seconds, answer_seconds; /* its share of the group's time (docs/how-to/evaluate.md) */
+    double prompt_seconds, answer_seconds; /* its part of the group's time (docs/how-to/evaluate.md) */
 };
 struct eval_group {
     struct kvc_model *model;
     size_t count;
     struct kvc_session **sessions; /* [count] */
     struct eval_answer *answers;   /* [count] */
-    float *logits;                 /* [count, vocab], owned by the caller: logits of the last row of each session */
-    uint64_t prompt_tokens;        /* sum over all sessions' prompts so far */
+    float *logits;                 /* [count, vocab]: logits of the last row of each session; the caller owns them */
+    uint64_t prompt_tokens;        /* sum over the prompts of all sessions so far */
 };
-/* Opens a session for each of options [count]. The caller closes the group, also after a failure. */
+/* Opens a session for each of options [count]. The caller closes the group, even after a failure. */
 enum kvc_status eval_group_open(struct eval_group *group, struct kvc_model *model,
                                 const struct kvc_session_options *options, size_t count, float *logits,
                                 struct kvc_error *error);
 void eval_group_close(struct eval_group *group);
-/* Gives the tokens to all sessions as their next turn. Sessions that can share the computation compute it once. */
+/* Gives the tokens to all sessions as their next turn. Sessions that can share this computation share it. */
 enum kvc_status eval_group_read(struct eval_group *group, const int32_t *tokens, size_t count, struct kvc_error *error);
 /* Lets each session answer, up to the end of its turn or `most` tokens, in one batch. */
 enum kvc_status eval_group_answer(struct eval_group *group, uint32_t most, struct kvc_error *error);

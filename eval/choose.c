@@ -1,4 +1,4 @@
-/* choose.c - reads which tasks and which shard of the samples to run, and the files that the tasks need. */
+/* choose.c - determines which tasks and which shard of the samples to run, and reads the files that the tasks need. */
 #include "eval/needle_text.h"
 #include "eval/standard.h"
 #include "kvcull/ranks.h"
@@ -18,7 +18,7 @@ static bool is_group(const struct eval_task *task, const char *name) {
     return task->group && strcmp(task->group, name) == 0;
 }
 
-/* Reports an unknown name, with the nearest task or group. */
+/* Reports an unknown name, with the most similar name of a task or group. */
 static int choose_unknown(const struct eval_run *run, const char *name) {
     const char **names = calloc(2 * count_tasks() + 1, sizeof *names);
     size_t count = 0;
@@ -113,7 +113,7 @@ static enum kvc_status read_one(struct eval_run *run, int file, const char *text
         return eval_squad_read(path, text, bytes, &run->data.questions[file], error);
     if (file == EVAL_HOTPOTQA)
         return eval_hotpotqa_read(path, text, bytes, &run->data.questions[file], error);
-    if (file == EVAL_WORDS) { /* opened later, by needle_words_open */
+    if (file == EVAL_WORDS) { /* needle_words_open opens this file later */
         run->data.words = calloc(1, sizeof *run->data.words);
         return run->data.words ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory left");
     }

@@ -1,4 +1,4 @@
-/* converse.c - asks several questions about one text, as turns of a conversation or as separate requests, and measures
+/* converse.c - asks several questions about one text, as turns of a conversation or as separate requests. Measures the
  * memory while long answers grow. Generation is greedy, as in answer.c. */
 #include "eval/eval.h"
 #include "eval/singly.h"
@@ -11,13 +11,13 @@ struct dialogue {
     struct kvc_model *model;
     struct kvc_session *session;
     const struct eval_task *task;
-    uint32_t most; /* maximum tokens of an answer */
+    uint32_t most; /* maximum number of tokens of an answer */
     float *logits;
     int32_t *made;              /* [most] */
     int32_t pending;            /* the previous answer's last token, if the session has not computed it; -1: none */
-    uint64_t read_bytes, steps; /* at the start of this turn */
-    struct kvc_session
-        *text; /* EVAL_REQUESTS: a session with only the text, to fork for later requests; NULL: not read yet */
+    uint64_t read_bytes, steps; /* values at the start of this turn */
+    struct kvc_session *text;   /* for EVAL_REQUESTS: a session that has read only the text, to be forked for later
+                                 * requests; NULL: it   has not read it yet */
     struct eval_computed *computed;
 };
 
@@ -114,7 +114,7 @@ static enum kvc_status converse_ask(struct dialogue *d, double start, const int3
 }
 
 /* Makes a session that has read the text. Later requests get forks of it, because the compression of the text must not
- * depend on the question. Without memory for another session, the next request reads the text again. */
+ * depend on the question. If there is no memory for another session, the next request reads the text again. */
 static enum kvc_status read_text(struct dialogue *d, const struct kvc_session_options *options,
                                  const struct eval_prompt *prompt, bool more, struct kvc_error *error) {
     struct kvc_session *text = d->text;
@@ -133,12 +133,12 @@ static enum kvc_status read_text(struct dialogue *d, const struct kvc_session_op
         return KVC_OK;
     if (more && error->status != KVC_RESOURCE)
         return error->status;
-    d->session = text; /* the last request, or no memory for a fork */
+    d->session = text; /* this is the last request, or there is no memory for a fork */
     d->text = NULL;
     return KVC_OK;
 }
 
-/* Asks with text and question in one prompt. */
+/* Asks a question in one prompt with the text. */
 static enum kvc_status ask_whole(struct dialogue *d, const struct kvc_session_options *options,
                                  const struct eval_prompt *prompt, const struct eval_part *rest,
                                  struct eval_reply *answer, struct kvc_error *error) {

@@ -1,5 +1,5 @@
-/* eval.h - the tasks of `kvcull eval` with their own options. They use only the public headers and the program's
- * helpers. */
+/* eval.h - the tasks of `kvcull eval` that have options of their own. They use only the public headers and the
+ * program's helpers. */
 #ifndef KVC_EVAL_EVAL_H
 #define KVC_EVAL_EVAL_H
 
@@ -11,13 +11,13 @@ int eval_fidelity(const struct cli_command *command, int argc, char **argv);
 int eval_merge(const struct cli_command *command, int argc, char **argv);
 int eval_where(const struct cli_command *command, int argc, char **argv);
 
-/* Returns the token with the highest logit, the lowest id among equals. */
+/* Returns the token with the highest logit; among equal logits, the lowest id. */
 int32_t eval_likeliest(const float *logits, uint32_t vocab);
 /* Writes DIR/NAME.json and DIR/NAME.csv, and creates the folder if necessary. Takes ownership of the reference to json.
  */
 int eval_write(const struct cli_command *command, const char *folder, const char *name, json_t *json,
                void (*csv)(const void *task, FILE *stream), const void *task);
-/* Checks, before a long computation, that both files can be written. Does not create the folder. */
+/* Checks before a long computation that both files can be written. Does not create the folder. */
 int eval_write_check(const struct cli_command *command, const char *folder, const char *name);
 void eval_csv_text(FILE *stream, const char *text); /* writes a text in quotes */
 

@@ -168,8 +168,7 @@ static int run_task(struct task *task, struct kvc_policy_class *class) {
         status = run_policies(task);
     if (status == KVC_OK)
         status = task->common.json ? cli_json_print(task->command, results_json(task), stdout) : fidelity_print(task);
-    if (status == KVC_OK &&
-        task->out) /* written after printing: if printing fails for lack of memory, no files are left */
+    if (status == KVC_OK && task->out) /* written after printing: if memory runs out there, no files are left */
         status = eval_write(task->command, task->out, "fidelity", results_json(task), write_csv, task);
     return status;
 }

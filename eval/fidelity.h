@@ -10,7 +10,7 @@ struct fidelity_score { /* scores of one policy */
         *error; /* [layers]: recall, mean of the heads; recall of the worst head; error of the attention outputs */
     double recall_mean, recall_worst, error_mean, divergence;
     uint64_t same, entries;
-    uint64_t peak_bytes, held_bytes, end_bytes; /* peak in prefill; at the first token; at the end */
+    uint64_t peak_bytes, held_bytes, end_bytes; /* cache at its peak in prefill, at the first token, and at the end */
     uint64_t read_bytes, select_bytes;          /* bytes per decode step */
 };
 
@@ -19,32 +19,34 @@ struct fidelity_entry {
     int32_t position;
 };
 
-struct fidelity { /* the run with the full cache on one text */
+struct fidelity { /* a text, and the run with the full cache on it */
     struct kvc_engine *engine;
     struct kvc_model *model;
     const struct kvc_session_options *options; /* options of all sessions, without the policy */
     const int32_t *tokens;
-    size_t count; /* prompt tokens */
-    size_t steps; /* decode steps of the answer */
+    size_t count; /* number of prompt tokens */
+    size_t steps; /* number of decode steps in the answer */
     uint32_t layers, kv_heads, vocab;
     size_t width; /* H * d */
-    /* from the run with the full cache: */
+    /* results of the run with the full cache: */
     int32_t *answer; /* [steps + 1] */
     float *logits;   /* [steps + 1, vocab] */
     float *outputs;  /* [steps, layers, H * d] */
     float *mass;     /* [layers, H_kv, count]: attention mass that the answer's queries gave to every prompt entry */
-    struct fidelity_entry *gold; /* the same, in descending order of mass */
+    struct fidelity_entry *gold; /* the entries of `mass`, in descending order */
     size_t step;                 /* current step */
     struct fidelity_score *now;
 };
 
-/* Makes the policy of the full run, which the caller registers with the engine. Its user pointer is `fidelity`. */
+/* Makes the policy of the run with the full cache, which the caller registers with the engine. Its user pointer is
+ * `fidelity`. */
 void fidelity_class(struct kvc_policy_class *class, struct fidelity *fidelity);
-/* Runs the text with the full cache. The caller sets the members up to `steps`, and calls fidelity_close, also after a
- * failure. */
+/* Runs the text with the full cache. The caller has set the members up to `steps`, and calls fidelity_close, even after
+ * a failure. */
 enum kvc_status fidelity_open(struct fidelity *fidelity, struct kvc_error *error);
 void fidelity_close(struct fidelity *fidelity);
-/* Runs the text with a policy and compares. The caller calls fidelity_score_free, also after a failure. */
+/* Runs the text with a policy and compares it with the full cache. The caller calls fidelity_score_free, even after a
+ * failure. */
 enum kvc_status fidelity_run(struct fidelity *fidelity, const char *spec, struct fidelity_score *score,
                              struct kvc_error *error);
 void fidelity_score_free(struct fidelity_score *score);

@@ -16,8 +16,8 @@ static uint32_t witness_columns(const struct kvc_values *values) {
     return 2;
 }
 
-/* The full run's policy: evicts nothing and accumulates the answer's attention. At the last step it copies the sums to
- * the host. */
+/* A step of the policy of the run with the full cache: evicts nothing and accumulates the attention that the answer
+ * gives. At the last step, copies the sums to the host. */
 static enum kvc_status witness(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     struct fidelity *task = kvc_stage_user(stage);
@@ -89,8 +89,8 @@ static int by_mass(const void *a, const void *b) {
     return x->position < y->position ? -1 : 1;
 }
 
-/* Returns the recall of ascending positions [held]. If n of them are in the prompt, the recall is the share of the
- * prompt's n entries with the most mass that are held. Returns 1 for n = 0. */
+/* Returns the recall of ascending positions [held]. If n of them are in the prompt, the recall is the fraction of the
+ * prompt's n entries with the most mass that are held. If n is 0, the recall is 1. */
 static double recall_of(const struct fidelity *task, const struct fidelity_entry *gold, const int32_t *positions,
                         size_t held) {
     size_t count = 0, found = 0;
@@ -113,7 +113,8 @@ static double recall_of(const struct fidelity *task, const struct fidelity_entry
 typedef enum kvc_status list_fn(const struct kvc_session *, uint32_t, uint32_t, int32_t *, size_t, size_t *,
                                 struct kvc_error *);
 
-/* Adds `share` times the recall of every layer (mean of its heads) to the score, and of every head to `worst`. */
+/* Adds `share` times the recall of every layer (the mean of its heads) to the score, and `share` times the recall of
+ * every head to `worst`. */
 static enum kvc_status add_recall(struct fidelity *task, const struct kvc_session *session, list_fn *list, double share,
                                   double *worst, struct kvc_error *error) {
     const size_t capacity = task->count + task->steps + 1;
@@ -148,7 +149,8 @@ static void compare_output(void *user, uint32_t layer, const float *output) {
         square += difference * difference;
         whole += (double)full[i] * (double)full[i];
     }
-    task->now->error[layer] += whole == 0 ? square > 0 : sqrt(square / whole) / (double)task->steps; /* keeps NaN */
+    /* a NaN stays a NaN */
+    task->now->error[layer] += whole == 0 ? square > 0 : sqrt(square / whole) / (double)task->steps;
 }
 
 /* Returns the KL divergence: the sum over tokens of p log(p / q). p and q are the softmax of two rows of logits. */
@@ -166,7 +168,7 @@ static double divergence(const float *p, const float *q, uint32_t vocab) {
         const double log_p = (double)p[i] - p_most - log(p_sum), log_q = (double)q[i] - q_most - log(q_sum);
         sum += exp(log_p) * (log_p - log_q);
     }
-    return sum < 0 ? 0 : sum; /* keeps NaN */
+    return sum < 0 ? 0 : sum; /* a NaN stays a NaN */
 }
 
 static void compare_logits(struct fidelity *task, size_t i, const float *logits) {
@@ -189,7 +191,7 @@ void fidelity_score_free(struct fidelity_score *score) {
     *score = (struct fidelity_score){.recall = NULL};
 }
 
-/* Completes the score from the session's statistics. worst [layers, lists]: recall of every head. */
+/* Completes the score from the session's statistics. worst [layers, lists] has the recall of every head. */
 static void conclude(struct fidelity *task, const struct kvc_session *session, const double *worst) {
     struct fidelity_score *score = task->now;
     struct kvc_session_stats stats;

@@ -15,13 +15,13 @@ uint32_t eval_task_answer(const struct eval_task *task, uint64_t length) {
     return task->answer ? task->answer : (uint32_t)(length / 4 * 3);
 }
 
-/* Returns the maximum tokens of all answers that share a context. */
+/* Returns the maximum number of tokens of all answers that share a context. */
 static uint64_t answers_of(const struct eval_request *request) {
     const uint64_t answer = eval_task_answer(request->task, request->length);
     return request->task->manner == EVAL_TURNS ? answer * eval_task_questions(request->task) : answer;
 }
 
-/* Returns the tokens of all turns, or of the longest request. */
+/* Returns the number of tokens of all turns together or, for separate requests, of the longest one. */
 static uint64_t tokens_of(const struct eval_request *request, const struct eval_prompt *prompt) {
     uint64_t tokens = prompt->count;
     for (size_t i = 0; i < prompt->later_count; i++) {
@@ -55,9 +55,9 @@ static enum kvc_status try_size(const struct eval_request *request, uint64_t siz
 static enum kvc_status too_short(const struct eval_request *request, uint64_t tokens, struct kvc_error *error) {
     const uint64_t answers = answers_of(request), whole = tokens + answers;
     const char *several = request->task->manner == EVAL_TURNS && eval_task_questions(request->task) > 1 ? "s" : "";
-    /* At another length the sample is different, and its words can be longer. */
+    /* at another length, the sample has other words, which may be longer */
     uint64_t enough = whole + whole / 8;
-    if (request->task->answer == 0) /* the answer takes part of the length */
+    if (request->task->answer == 0) /* the answer takes a part of the length */
         enough = cli_max(enough, 4 * tokens + tokens / 2);
     return kvc_fail(
         error, KVC_USAGE,
@@ -77,11 +77,11 @@ static enum kvc_status fit_least(const struct eval_request *request, struct eval
     return too_short(request, tokens_of(request, prompt), error);
 }
 
-struct search { /* known sizes and their token counts; high 0: no size is known to be too large */
+struct search { /* sizes whose token counts are known; if high is 0, no size is known to be too large */
     uint64_t low, low_tokens, high, high_tokens;
 };
 
-/* Returns the next size to try: by linear interpolation, or, every third time, by bisection. */
+/* Returns the next size to try, by linear interpolation or, every third time, by bisection. */
 static uint64_t next_size(const struct search *search, uint64_t before, uint64_t before_tokens, uint64_t room,
                           unsigned tries) {
     KVC_ASSERT(search->low_tokens <= room && (!search->high || search->high_tokens > room));
@@ -115,7 +115,7 @@ static enum kvc_status fit_made(const struct eval_request *request, struct eval_
         struct eval_prompt tokens;
         if ((search.high && search.high - search.low <= 1) || room - search.low_tokens <= room / 256)
             break;
-        /* Each line, word or document has at least one token. */
+        /* each line, word or document has at least one token */
         const uint64_t size =
             cli_min(next_size(&search, before, before_tokens, room, tries), request->task->least + length);
         if (size <= search.low)

@@ -1,5 +1,5 @@
-/* grids.c - detailed tables: scores by depth and length (the needles' heat map), scores by turn, further values of a
- * task, and memory while an answer grows. */
+/* grids.c - prints detailed tables: scores by depth and length (the heat map of needle tasks), scores by turn, further
+ * values of a task, and memory while an answer grows. */
 #include "eval/results.h"
 
 #include <math.h>
@@ -10,19 +10,19 @@ enum { MOST_COLUMNS = 20 };
 enum grid { BY_DEPTH, BY_TURN, BY_VALUE, BY_TOKENS, GRIDS };
 static const char *const names[GRIDS] = {"depths", "turns", "values", "memory"};
 
-struct place {            /* one number of a table: the mean of some records */
+struct place {            /* one cell of a table, which is the mean of some records */
     const json_t *record; /* the first of the records */
     enum grid grid;
-    size_t group, kv; /* for sorting */
+    size_t group, kv; /* numbers by which cells are sorted */
     uint64_t length;
-    double x;         /* depth, turn, index of the value, or tokens */
+    double x;         /* the cell's column: a depth, a turn, the index of a value, or a number of tokens */
     const char *name; /* name of the value */
     double sum, squares, count;
 };
 struct places {
     struct place *items;
     size_t count, capacity;
-    json_t *numbers; /* maps texts of cells, groups and policies to their numbers */
+    json_t *numbers; /* maps the texts of cells, groups and policies to their numbers */
     size_t groups, policies;
     bool lost;
 };
@@ -149,7 +149,7 @@ static double column_of(const struct place *place) {
 
 static int grids_ascending(const void *a, const void *b) { return ORDER(*(const double *)a, *(const double *)b); }
 
-/* Returns the different columns of places [count] in ascending order, at most MOST_COLUMNS, malloc'ed. */
+/* Returns the distinct columns of places [count], at most MOST_COLUMNS, in ascending order. The caller frees them. */
 static double *columns_of(const struct place *places, size_t count, size_t *columns) {
     double *all = malloc((count + 1) * sizeof *all);
     size_t different = 0;
@@ -295,7 +295,7 @@ void eval_grids_json(const struct eval_results *results, json_t *root) {
                 json_array_append_new(list, place_json(&places.items[i]));
         }
         if (!fine || json_array_size(list) > 0)
-            cli_json_set(root, names[grid], list); /* NULL marks lost memory, which the JSON printer reports */
+            cli_json_set(root, names[grid], list); /* NULL if memory ran out; the JSON printer reports that */
         else
             json_decref(list);
     }

@@ -8,7 +8,7 @@
 
 bool eval_wants_trace(const struct eval_run *run, uint64_t sample) { return sample < (uint64_t)run->kept; }
 
-/* Returns how often `what` begins in the text before byte `end`. */
+/* Returns how many occurrences of `what` begin in the text before byte `end`. */
 static size_t occurrences(const char *text, const char *what, size_t end) {
     size_t count = 0;
     if (!what[0])
@@ -18,8 +18,8 @@ static size_t occurrences(const char *text, const char *what, size_t end) {
     return count;
 }
 
-/* Adds the spans with the evidence. Without spans, adds each answer that occurs exactly once in the text: of several
- * occurrences, the right one is unknown. */
+/* Adds the spans that contain the evidence. If there are none, adds each answer that occurs exactly once in the text;
+ * if an answer occurs several times, the right occurrence is unknown. */
 static enum kvc_status add_asked(const struct eval_sample *sample, const struct eval_prompt_text *text,
                                  struct eval_spans *spans, struct kvc_error *error) {
     const struct eval_asked *asked = &sample->asked[0];

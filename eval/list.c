@@ -1,4 +1,4 @@
-/* list.c - a long answer that a program can check: a numbered list with a given word in every line. */
+/* list.c - a task with a long answer that a program can check: a numbered list with a given word in every line. */
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum kvc_status eval_make_list(struct eval_maker *maker, struct eval_sample *sam
              "lines' words:\n",
              (unsigned)lines);
     for (uint32_t i = 0; i < lines && fine; i++) {
-        const char *word = eval_word(words[i % eval_nouns]); /* words repeat if there are too few */
+        const char *word = eval_word(words[i % eval_nouns]); /* if there are too few words, they repeat */
         const size_t start = context.count;
         eval_add(&context, "%u. %s", (unsigned)i + 1, word);
         fine = eval_asked_answer(asked, word) && eval_asked_span(asked, start, context.count - start);

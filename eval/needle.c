@@ -59,11 +59,12 @@ struct dialogue {
     int32_t pending; /* the answer's last token; -1: none */
 };
 
-/* Reads more tokens: first the text and a question, then each further question, as a new turn or within the answer. */
+/* Reads more tokens: first the text and a question, then each further question. A further question is a new turn or
+ * continues the answer. */
 static enum kvc_status read_tokens(struct needle_task *task, struct dialogue *d, const int32_t *tokens, size_t count,
                                    bool as_turn, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
-    if (d->pending >= 0 && as_turn) { /* the turn begins with the previous answer's last token */
+    if (d->pending >= 0 && as_turn) { /* the new turn begins with the last token of the previous answer */
         int32_t *all = malloc((count + 1) * sizeof *all);
         if (!all)
             return kvc_fail(error, KVC_RESOURCE, "no memory");
@@ -83,7 +84,7 @@ static enum kvc_status read_tokens(struct needle_task *task, struct dialogue *d,
     return status;
 }
 
-/* Generates the greedy answer, up to the first full stop. *answer is malloc'ed. */
+/* Generates the greedy answer, up to the first full stop. The caller frees *answer. */
 static enum kvc_status answer_once(struct needle_task *task, struct dialogue *d, char **answer,
                                    struct kvc_error *error) {
     int32_t made[ANSWER_TOKENS];
@@ -109,12 +110,12 @@ static enum kvc_status answer_once(struct needle_task *task, struct dialogue *d,
     return status;
 }
 
-/* Tokens of the text with its first question, and of each later question alone. If each fact is asked separately: of
- * the text with each question. */
+/* Tokens of the questions. If each fact is asked separately, these are the text with each question. Otherwise they are
+ * the text with the first question, then each later question alone. */
 struct questions {
     int32_t *tokens[NEEDLE_DEPTHS];
     size_t count[NEEDLE_DEPTHS];
-    size_t context; /* NEEDLE_BOTH: tokens of the text alone */
+    size_t context; /* for NEEDLE_BOTH: number of tokens of the text alone */
 };
 
 static void free_questions(struct questions *questions) {
@@ -122,7 +123,7 @@ static void free_questions(struct questions *questions) {
         free(questions->tokens[f]);
 }
 
-/* Asks questions [from, to) in one session; answers [facts], malloc'ed. */
+/* Asks questions [from, to) in one session. The caller frees answers [facts]. */
 static enum kvc_status converse(struct needle_task *task, const char *spec, const struct questions *questions,
                                 size_t from, size_t to, struct needle_cell *cell, char **answers,
                                 struct kvc_error *error) {
@@ -157,7 +158,7 @@ static enum kvc_status converse(struct needle_task *task, const char *spec, cons
     return status;
 }
 
-/* Asks each question as a turn after the text, which is read once for all; answers [facts], malloc'ed. */
+/* Asks each question as a turn after the text, which is read only once. The caller frees answers [facts]. */
 static enum kvc_status converse_unseen(struct needle_task *task, const char *spec, const struct questions *questions,
                                        size_t facts, char **answers, struct kvc_error *error) {
     struct kvc_session *sessions[NEEDLE_DEPTHS] = {NULL};
@@ -181,8 +182,8 @@ static enum kvc_status converse_unseen(struct needle_task *task, const char *spe
     return status;
 }
 
-/* Sets questions->context: the length of the common prefix of the text's tokens and of the tokens of text and question.
- */
+/* Sets questions->context to the length of the common prefix of two token lists: the text's, and that of text and
+ * question together. */
 static enum kvc_status count_context(const struct needle_task *task, const struct needle_text *text,
                                      struct questions *questions, struct kvc_error *error) {
     int32_t *tokens = NULL;
@@ -224,7 +225,8 @@ static int make_questions(struct needle_task *task, const struct needle_text *te
     return status;
 }
 
-/* Answers of one policy. [0]: after the text, or in the mode of --ask. [1]: as a separate turn (NEEDLE_BOTH). */
+/* A policy's answers. [0]: the question comes directly after the text, or as --ask says. [1]: it is a separate turn
+ * (NEEDLE_BOTH). */
 struct replies {
     char *answers[2][NEEDLE_DEPTHS];
 };
@@ -261,7 +263,7 @@ static void add_answers(struct cli_table *table, const struct needle_fact *fact,
     }
 }
 
-/* Asks all policies about one text. With `show`, prints fact `shown` and every answer. */
+/* Asks all policies about one text. If `show` is true, prints fact number `shown` and every answer. */
 static int needle_ask(struct needle_task *task, size_t length, const struct needle_text *text, size_t shown,
                       bool show) {
     const bool both = task->mode == NEEDLE_BOTH;
@@ -309,7 +311,7 @@ static int run_texts(struct needle_task *task) {
                                       task->depths, (size_t)task->depth_count, seed, &text);
             if (status != KVC_OK)
                 break;
-            const size_t shown = (size_t)(i % task->depth_count); /* a different depth for each text */
+            const size_t shown = (size_t)(i % task->depth_count); /* shows a different depth of each text */
             status = needle_ask(task, length, &text, shown, length == 0 && i < task->show && !task->common.json);
             needle_text_free(&text);
         }
@@ -356,7 +358,7 @@ static int run_task(struct needle_task *task) {
         status = cli_json_print(task->command, needle_json(task), stdout);
     for (size_t length = 0; length < task->lengths.count && status == KVC_OK && !task->common.json; length++)
         status = needle_print_length(task, length);
-    if (status == KVC_OK && task->out) /* after printing, so that a failed allocation there leaves no files */
+    if (status == KVC_OK && task->out) /* written after printing: if memory runs out there, no files are left */
         status = eval_write(task->command, task->out, "needle", needle_json(task), needle_csv, task);
     return status;
 }

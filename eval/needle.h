@@ -7,9 +7,9 @@
 
 #define NEEDLE_DEPTHS 20u
 
-struct needle_cell { /* one policy at one length */
+struct needle_cell { /* results of one policy at one length */
     uint64_t asked[NEEDLE_DEPTHS], right[NEEDLE_DEPTHS];
-    uint64_t unseen[NEEDLE_DEPTHS]; /* correct answers with NEEDLE_BOTH when the question is the turn after the text */
+    uint64_t unseen[NEEDLE_DEPTHS]; /* correct answers with NEEDLE_BOTH, for questions that are a turn after the text */
     uint64_t prompts, entries, held_bytes, peak_bytes, read_bytes, steps;
     double seconds;
 };
@@ -18,7 +18,7 @@ struct needle_cell { /* one policy at one length */
  * facts in one answer. NEEDLE_TURNS asks in turns of a conversation. NEEDLE_BOTH asks each question directly after the
  * text, and also as a separate turn. */
 enum needle_mode { NEEDLE_ONE, NEEDLE_ANSWER, NEEDLE_TURNS, NEEDLE_BOTH };
-extern const char *const needle_modes[]; /* "one", "answer", "turns", "both" */
+extern const char *const needle_modes[]; /* "one", "answer", "turns" and "both" */
 
 struct needle_task {
     const struct cli_command *command;
@@ -35,12 +35,12 @@ struct needle_task {
     float *logits;
     struct needle_cell *cells; /* [lengths, specs] */
     struct cli_progress progress;
-    uint64_t done, total; /* texts times policies */
+    uint64_t done, total; /* counts of texts times policies */
 };
 
 struct needle_cell *needle_cell_at(const struct needle_task *task, size_t length, size_t spec);
 
-/* The report: a table for one length, all results as JSON, all results as CSV (user is the task). */
+/* The report: a table for one length, all results as JSON, all results as CSV (the argument `user` is the task). */
 int needle_print_length(const struct needle_task *task, size_t length);
 json_t *needle_json(const struct needle_task *task);
 void needle_csv(const void *user, FILE *stream);

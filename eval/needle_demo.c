@@ -1,12 +1,12 @@
-/* needle_demo.c - the texts of `kvcull eval needle` as samples: facts at four depths among filler sentences, in the
- * vocabulary of the bundled model's training data. */
+/* needle_demo.c - a task with texts like those of `kvcull eval needle`: facts at four depths among filler sentences, in
+ * the vocabulary of the bundled model's training data. */
 #include "eval/needle_text.h"
 #include "eval/task.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds one question with the span of its fact. */
+/* Adds one question, with the span of the fact that answers it. */
 static bool needle_demo_ask(const struct needle_fact *fact, const char *text, struct eval_sample *sample) {
     struct eval_text question = {0}, opening = {0}, sentence = {0}, answer = {0};
     struct eval_asked *asked = eval_sample_ask(sample);

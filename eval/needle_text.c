@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define DRAWS_MOST 10000u /* attempts to draw an unused key */
+#define DRAWS_MOST 10000u /* largest number of attempts to draw an unused key */
 
 static int read_list(const struct cli_command *command, const char *path, json_t *document, const char *name,
                      size_t least, struct needle_list *list) {
@@ -99,7 +99,7 @@ struct sentences {
     size_t count, capacity;
 };
 
-/* Takes ownership of the sentence (malloc'ed; NULL: no memory). */
+/* Takes ownership of the sentence. If it is NULL, memory has run out. */
 static bool push(struct sentences *sentences, char *sentence) {
     if (!sentence)
         return false;
@@ -181,7 +181,7 @@ static int count_tokens(const struct cli_command *command, const struct kvc_mode
     return KVC_OK;
 }
 
-/* Chooses a different key for each depth. Returns KVC_INPUT if there are too few. */
+/* Chooses a different key for each depth. Returns KVC_INPUT if there are too few keys. */
 static enum kvc_status choose_facts(const struct needle_words *words, const double *depths, size_t count,
                                     uint64_t *random, struct needle_text *text) {
     if (count > words->keys.count)

@@ -1,5 +1,5 @@
-/* pairs.c - random key-value pairs as JSON: what is the value of a key? Asks for one key at a given depth, as in "Lost
- * in the Middle", or for several in sequence. */
+/* pairs.c - a task with random key-value pairs as JSON. Asks for the value of one key at a given depth, as in "Lost in
+ * the Middle", or of several keys in sequence. */
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -15,10 +15,10 @@ void eval_uuid(uint64_t *random, char text[EVAL_UUID]) {
 struct pair {
     uint32_t place; /* index in the list */
     char key[EVAL_UUID], value[EVAL_UUID];
-    struct eval_span span; /* span of its line */
+    struct eval_span span; /* the bytes of its line */
 };
 
-/* Writes the list of `count` pairs, and stores the pairs that are asked for in pairs [asked]. */
+/* Writes the list of `count` pairs. Stores the pairs for which the questions ask in pairs [asked]. */
 static void add_pairs(uint32_t count, struct pair *pairs, uint32_t asked, uint64_t *random, struct eval_text *text) {
     char key[EVAL_UUID], value[EVAL_UUID];
     eval_add(text, "The JSON object below has keys and values. Memorize them: you will be asked after it.\n\n{\n");

@@ -1,4 +1,4 @@
-/* prompt.c - converts samples to tokens, in the model's chat template or plain, and finds where the text ends. */
+/* prompt.c - converts samples to tokens, with the model's chat template or without, and finds where the text ends. */
 #include "eval/prompt.h"
 
 #include "kvcull/chat.h"
@@ -15,8 +15,8 @@ uint64_t eval_hash(uint64_t before, const void *bytes, size_t count) { return XX
 
 static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "no memory left"); }
 
-/* Renders the message in the template. *question_at receives the offset at which the question begins. made->text is
- * malloc'ed. */
+/* Renders the message with the template. *question_at receives the offset at which the question begins. The caller
+ * frees made->text. */
 static enum kvc_status chat_text(const struct eval_prompter *prompter, const char *context, const char *question,
                                  struct kvc_rendered *made, size_t *question_at, struct kvc_error *error) {
     struct eval_text message = {0};
@@ -65,14 +65,14 @@ enum kvc_status eval_prompter_open(struct eval_prompter *prompter, struct kvc_er
     status = kvc_tokenize_marked(prompter->model, chat.text, chat.marks, chat.bytes, prompter->flags, &tokens, &count,
                                  error);
     if (status == KVC_OK && bos >= 0 && (count == 0 || tokens[0] != bos))
-        prompter->flags |= KVC_TOKENIZE_BOS; /* the template leaves BOS to the tokenizer */
+        prompter->flags |= KVC_TOKENIZE_BOS; /* the template does not write BOS, so the tokenizer adds it */
     free(tokens);
     free(chat.text);
     return status;
 }
 
-/* Returns a conversation from byte `at` on, followed by the answer's opening. The opening is trusted text: its control
- * tokens are parsed. */
+/* Returns a conversation from byte `at` on, followed by the beginning of the answer (its opening). The opening is
+ * trusted, so its control tokens are parsed. */
 static enum kvc_status opened(const struct kvc_rendered *chat, size_t at, const char *opening,
                               struct kvc_rendered *made, struct kvc_error *error) {
     const size_t bytes = chat->bytes - at, all = bytes + strlen(opening);
@@ -92,7 +92,7 @@ static enum kvc_status raw(struct eval_text *text, struct kvc_rendered *made, st
     return taken ? KVC_OK : no_memory(error);
 }
 
-/* Returns the text of a prompt with the answer's opening. *question_at receives the offset at which the question
+/* Returns the text of a prompt, with the opening of the answer. *question_at receives the offset at which the question
  * begins. */
 static enum kvc_status prompt_text(const struct eval_prompter *prompter, const struct eval_sample *sample, size_t which,
                                    struct kvc_rendered *made, size_t *question_at, struct kvc_error *error) {
@@ -112,7 +112,7 @@ static enum kvc_status prompt_text(const struct eval_prompter *prompter, const s
     return status;
 }
 
-/* Returns the text of a later turn: from the end of the previous answer to the turn's opening. */
+/* Returns the text of a later turn: from the end of the previous answer to the opening of the next. */
 static enum kvc_status turn_text(const struct eval_prompter *prompter, const struct eval_asked *asked,
                                  struct kvc_rendered *made, struct kvc_error *error) {
     const struct kvc_message messages[] = {{"user", "hello"}, {"assistant", mark}, {"user", asked->question}};
@@ -192,8 +192,8 @@ uint64_t eval_hash_tokens(uint64_t before, const int32_t *tokens, size_t count) 
     return before;
 }
 
-/* Finds the cut between text and question: the common prefix of the prompt's tokens and of the text's own tokens. A
- * token with bytes of both belongs to the question. */
+/* Finds where the prompt's tokens are cut between text and question: at the end of the common prefix with the tokens of
+ * the text alone. A token with bytes of both belongs to the question. */
 enum kvc_status eval_prompt_cut(const struct eval_prompter *prompter, const struct eval_sample *sample,
                                 enum eval_manner manner, struct eval_prompt *prompt, struct kvc_error *error) {
     struct kvc_rendered made = {0};

@@ -1,4 +1,4 @@
-/* prompt.h - converts samples to tokens, in the model's chat template or plain, with a given length. */
+/* prompt.h - converts samples to tokens, with the model's chat template or without, and to a given length. */
 #ifndef KVC_EVAL_PROMPT_H
 #define KVC_EVAL_PROMPT_H
 
@@ -7,7 +7,7 @@
 struct eval_prompter {
     const struct kvc_model *model;
     struct kvc_chat_options chat;
-    bool raw;       /* prompts do not use the chat template */
+    bool raw;       /* true if prompts do not use the chat template */
     unsigned flags; /* flags of kvc_tokenize */
 };
 /* Checks that the template works. */
@@ -16,20 +16,20 @@ enum kvc_status eval_prompter_open(struct eval_prompter *prompter, struct kvc_er
 struct eval_part { /* tokens of a later question */
     int32_t *tokens;
     size_t count;
-    uint64_t hash; /* hash of all tokens up to here, without answers */
+    uint64_t hash; /* hash of all tokens up to this question's end, without the answers */
 };
 struct eval_prompt {
-    int32_t *tokens; /* malloc'ed */
+    int32_t *tokens; /* the caller frees them */
     size_t count;
-    size_t context; /* the first of these are the text; the question follows */
+    size_t context; /* the first `context` tokens are the text; the question follows */
     uint64_t hash;  /* hash of all tokens */
-    /* The questions after the first. EVAL_TURNS: begins with the end of the previous answer's turn. EVAL_REQUESTS:
-     * replaces the first question after the first `context` tokens. */
+    /* The questions after the first. With EVAL_TURNS, the tokens begin with the end of the turn of the previous answer.
+     * With EVAL_REQUESTS, they replace everything after the first `context` tokens. */
     struct eval_part *later;
     size_t later_count;
 };
-/* Makes the sample's prompts, including the openings of answers. Before eval_prompt_cut, `context` and the hashes are
- * unset, and `later` has whole prompts for EVAL_REQUESTS. */
+/* Makes the sample's prompts, including the openings of the answers. Until eval_prompt_cut is called, `context` and the
+ * hashes are not set, and with EVAL_REQUESTS `later` has whole prompts. */
 enum kvc_status eval_prompt_make(const struct eval_prompter *prompter, const struct eval_sample *sample,
                                  enum eval_manner manner, struct eval_prompt *prompt, struct kvc_error *error);
 enum kvc_status eval_prompt_cut(const struct eval_prompter *prompter, const struct eval_sample *sample,
@@ -42,19 +42,20 @@ struct eval_request { /* parameters of one sample */
     const struct eval_data *data;
     const struct eval_prompter *prompter;
     uint64_t seed, index, length;
-    uint64_t depths; /* number of different depths; 0: EVAL_DEPTHS */
+    uint64_t depths; /* number of distinct depths; 0: EVAL_DEPTHS */
 };
 /* Returns the depth (0 to 1) of the answer in sample `index` of a task with depths. */
 double eval_depth(uint64_t depths, uint64_t index);
-/* Makes the sample whose prompt and answer together take almost `length` tokens, never more. With several questions,
- * all turns count, or the longest request. Texts from the user's files keep their length, or are cut. Returns KVC_USAGE
- * if even the smallest sample is longer. The caller frees both, also after a failure. */
+/* Makes the largest sample whose prompt and answer together have at most `length` tokens. If there are several
+ * questions, all turns count or, for separate requests, the longest one. Texts from the user's files keep their length
+ * or are cut. Returns KVC_USAGE if even the smallest sample is too long. The caller frees both, even after a
+ * failure. */
 enum kvc_status eval_fit(const struct eval_request *request, struct eval_sample *sample, struct eval_prompt *prompt,
                          struct kvc_error *error);
 /* Returns KVC_USAGE if the smallest sample does not fit. */
 enum kvc_status eval_fits(const struct eval_request *request, struct kvc_error *error);
-uint64_t eval_hash(uint64_t before, const void *bytes,
-                   size_t count); /* XXH64 seeded with the previous hash; the first is 0 */
-uint64_t eval_hash_tokens(uint64_t before, const int32_t *tokens, size_t count); /* hash of the tokens' bytes */
+/* Return XXH64 of some bytes, or of the tokens' bytes, seeded with the previous hash. The first seed is 0. */
+uint64_t eval_hash(uint64_t before, const void *bytes, size_t count);
+uint64_t eval_hash_tokens(uint64_t before, const int32_t *tokens, size_t count);
 
 #endif

@@ -55,7 +55,7 @@ static uint32_t document_index(const struct eval_questions *from, const char *te
 
 /* ---- questions ---- */
 
-/* Adds a question with capacity for this many answers and documents. */
+/* Adds a question with room for this many answers and documents. */
 static struct eval_question *add_question(struct reader *reader, const char *text, size_t answers, size_t documents) {
     struct eval_questions *into = reader->into;
     if (into->count == reader->capacity) {
@@ -77,7 +77,7 @@ static enum kvc_status questions_parse(struct reader *reader, const char *text, 
     json_error_t where;
     *reader->into = (struct eval_questions){0};
     reader->into->document = json_loadb(text, bytes, 0, &where);
-    if (cli_json_lost()) /* jansson may have lost a character of a text without an error */
+    if (cli_json_lost()) /* jansson may have lost characters of a text without reporting an error */
         return no_memory(reader);
     if (reader->into->document)
         return KVC_OK;
@@ -174,7 +174,7 @@ enum kvc_status eval_squad_read(const char *path, const char *text, size_t bytes
 
 /* ---- HotpotQA: [{"question", "answer", "context": [[title, [sentence, ...]], ...]}, ...] ---- */
 
-/* Makes "TITLE\n" and the sentences. Returns KVC_INPUT if the pair is invalid. */
+/* Writes a document as "TITLE\n" followed by its sentences. Returns KVC_INPUT if the pair is invalid. */
 static enum kvc_status hotpotqa_document(struct reader *reader, const char *where, json_t *pair, char **out) {
     json_t *title = json_array_get(pair, 0), *sentences = json_array_get(pair, 1), *sentence;
     struct eval_text text = {0};
@@ -196,7 +196,7 @@ static enum kvc_status hotpotqa_document(struct reader *reader, const char *wher
     return fine ? no_memory(reader) : questions_wrong(reader, where, "not a title with an array of sentences");
 }
 
-/* Makes the documents' texts, in the file's order. */
+/* Makes the texts of the documents, in the order of the file. */
 static enum kvc_status hotpotqa_documents(struct reader *reader, json_t *items) {
     struct eval_questions *into = reader->into;
     size_t i, c, count = 0;

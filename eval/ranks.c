@@ -1,5 +1,5 @@
-/* ranks.c - `kvcull eval --ranks data`: writes each rank's results to a file of its own, and collects all results on
- * rank 0. */
+/* ranks.c - `kvcull eval --ranks data`: writes the results of each rank to a file of its own, and collects all results
+ * on rank 0. */
 #include "eval/standard.h"
 
 #include <stdlib.h>
@@ -18,7 +18,8 @@ int eval_ranks_name(struct eval_run *run) {
     return run->out ? KVC_OK : cli_no_memory(run->command);
 }
 
-/* Returns the results as JSON lines, as --out writes them, malloc'ed; NULL: no memory. */
+/* Returns the results as JSON lines, as --out writes them. The caller frees the text. Returns NULL if memory runs
+ * out. */
 static char *lines_of(const struct eval_results *results, size_t *bytes) {
     const json_t *const lists[] = {results->records, results->traces};
     struct eval_text lines = {0};
@@ -53,8 +54,8 @@ static int ranks_compare(const void *a, const void *b) {
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Sorts the records as a single process would have made them, so that sums of scores are bit-identical. Does not update
- * results.index. */
+/* Sorts the records into the order in which a single process makes them, so that sums of scores are bit-identical. Does
+ * not update results.index. */
 static int put_in_order(const struct eval_run *run, json_t **list) {
     const size_t count = json_array_size(*list);
     struct place *places = malloc(count * sizeof *places + 1);
@@ -99,7 +100,7 @@ int eval_ranks_gather(struct eval_run *run) {
     char *mine = lines_of(&run->results, &bytes);
     void *all = NULL, *counted = NULL;
     if (!sizes || !mine)
-        _exit(cli_no_memory(run->command)); /* exiting also ends the other ranks, which wait */
+        _exit(cli_no_memory(run->command)); /* exiting also ends the other ranks, which are waiting */
     kvc_ranks_gather(ranks, mine, bytes, &all, sizes);
     const int status = cli_data_rank() == 0 ? ranks_take(run, all, sizes) : KVC_OK;
     kvc_ranks_gather(ranks, &run->computed, sizeof run->computed, &counted, sizes);

@@ -1,4 +1,4 @@
-/* report.c - the frame of a report: checks, the file, and the order of its parts. */
+/* report.c - makes a report: checks the file, writes it, and puts its parts in order. */
 #include "eval/report.h"
 #include "eval/trace.h"
 
@@ -13,11 +13,12 @@ void report_text(FILE *out, const char *text) {
         const unsigned char *c = (const unsigned char *)text + i;
         const bool control = n == 1 && (*c < 0x20 || *c == 0x7f) && *c != '\n' && *c != '\t';
         const bool control_1 = n == 2 && c[0] == 0xc2 && c[1] < 0xa0;
-        /* bidirectional controls U+200E, U+200F, U+202A to 202E, U+2066 to 2069 would reverse the following text */
+        /* bidirectional controls (U+200E, U+200F, U+202A to 202E, U+2066 to 2069), which would reverse the text after
+         * them */
         const bool turns = n == 3 && c[0] == 0xe2 &&
                            ((c[1] == 0x80 && (c[2] == 0x8e || c[2] == 0x8f || (c[2] >= 0xaa && c[2] <= 0xae))) ||
                             (c[1] == 0x81 && c[2] >= 0xa6 && c[2] <= 0xa9));
-        const bool no_character = n == 3 && c[0] == 0xef && c[1] == 0xbf && c[2] >= 0xbe; /* U+FFFE, U+FFFF */
+        const bool no_character = n == 3 && c[0] == 0xef && c[1] == 0xbf && c[2] >= 0xbe; /* U+FFFE and U+FFFF */
         i += n;
         if (kind != CLI_CHARACTER || control || control_1 || turns || no_character)
             fputs(CLI_REPLACEMENT, out);

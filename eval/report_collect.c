@@ -1,4 +1,5 @@
-/* report_collect.c - collects a report's data: table rows by setting, means over tasks, numbered policies. */
+/* report_collect.c - collects the data of a report: table rows for each setting, means over tasks, and numbers of
+ * policies. */
 #include "eval/report.h"
 
 #include <stdlib.h>
@@ -125,7 +126,7 @@ static int best_first(const void *a, const void *b) {
     return (x->policy > y->policy) - (x->policy < y->policy);
 }
 
-/* Computes the mean of each policy's rows. */
+/* Computes the mean of each policy over its rows. */
 static void add_means(struct report *report, struct report_setting *setting) {
     setting->means = calloc(report->policy_count + 1, sizeof *setting->means);
     if (!setting->means) {

@@ -1,5 +1,5 @@
-/* report_curves.c - charts of score against bytes held and bytes read: a point and an interval for each policy, lines
- * that connect the budgets of one method, and a line for the full cache. */
+/* report_curves.c - draws charts of score against bytes held and bytes read. Each policy has a point and an interval.
+ * Lines connect the budgets of one method, and a line shows the full cache. */
 #include "eval/report.h"
 
 #include <math.h>
@@ -9,10 +9,10 @@
 enum { WIDE = 380, HIGH = 270, LEFT = 48, RIGHT = 372, TOP = 12, BOTTOM = 226, MOST_POINTS = 256 };
 
 struct point {
-    double x, y; /* in the picture */
+    double x, y; /* position in the picture */
     double low, high, bytes;
     size_t policy, family;
-    bool named; /* labeled, by its own label or one shared with nearby points */
+    bool named; /* true if it has a label, of its own or together with nearby points */
 };
 struct box {
     double x, y, wide, high;
@@ -24,7 +24,7 @@ struct chart {
     struct box taken[2 * MOST_POINTS];
     size_t taken_count;
     double least, most; /* range of the bytes, as logarithms of base 2 */
-    double full;        /* the full cache's score; NAN: none */
+    double full;        /* score of the full cache; NAN: it was not measured */
 };
 
 static double at_x(const struct chart *chart, double bytes) {
@@ -50,7 +50,8 @@ static void axes(const struct chart *chart, const char *what) {
         char text[32];
         const double x = at_x(chart, exp2(power));
         cli_bytes((uint64_t)exp2(power), text);
-        char *point = strchr(text, '.'); /* "64.0 KiB": drop the fraction, because powers of two are whole */
+        /* for example "64.0 KiB": drops the fraction, because powers of two have none */
+        char *point = strchr(text, '.');
         if (point)
             memmove(point, strchr(point, ' '), strlen(strchr(point, ' ')) + 1);
         fprintf(out,
@@ -83,7 +84,7 @@ static void mark(FILE *out, const struct point *p) {
 static void draw_points(struct chart *chart) {
     FILE *out = chart->report->out;
     static const char *const ends[] = {"circle", "rect", "path", "path"};
-    for (size_t i = 0; i < chart->count; i++) { /* lines through the budgets of a method */
+    for (size_t i = 0; i < chart->count; i++) { /* draws lines through the budgets of each method */
         const struct point *p = &chart->points[i], *next = NULL;
         for (size_t j = 0; j < chart->count; j++) {
             const struct point *q = &chart->points[j];
@@ -123,7 +124,7 @@ static bool is_free(const struct chart *chart, const struct box *box) {
     return true;
 }
 
-/* Writes the numbers of all policies near this point: "2,5,6,9+3". */
+/* Writes the numbers of all policies near this point, such as "2,5,6,9+3". */
 static void label_text(struct chart *chart, size_t i, char *text, size_t bytes) {
     const struct point *p = &chart->points[i];
     size_t at = 0, more = 0, written = 0;
@@ -166,7 +167,7 @@ static void draw_label(struct chart *chart, size_t i) {
     }
 }
 
-/* Writes "full" beside its line, at a free place. */
+/* Writes "full" next to its line, at a place without points. */
 static void name_full(struct chart *chart) {
     const double y = at_y(chart->full);
     for (int below = 0; below < 2; below++) {
@@ -226,7 +227,7 @@ static bool report_curves_place(struct chart *chart, const struct report_setting
     }
     chart->least = log2(least);
     chart->most = log2(most);
-    if (chart->most - chart->least < 2) { /* minimum width of the axis, if all values are similar */
+    if (chart->most - chart->least < 2) { /* a minimum width of the axis, for values that are all similar */
         const double middle = (chart->least + chart->most) / 2;
         chart->least = middle - 1;
         chart->most = middle + 1;
@@ -240,7 +241,7 @@ void report_curves(const struct report *report, const struct report_setting *set
     static const char *const sides[] = {"seen", "unseen"};
     struct chart *chart = calloc(1, sizeof *chart);
     if (!chart)
-        return; /* report_collect reports that memory is lacking */
+        return; /* report_collect reports that memory ran out */
     chart->report = report;
     fputs("<h3>Quality and bytes</h3>\n<div class=\"charts curves\">\n", report->out);
     for (size_t side = 0; side < 2; side++) {

@@ -1,19 +1,19 @@
-/* report_depths.c - heat maps of scores by depth and length, for tasks with depths. */
+/* report_depths.c - draws heat maps of scores by depth and length, for tasks with depths. */
 #include "eval/report.h"
 #include "eval/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 64 }; /* lengths and depths */
+enum { MOST = 64 }; /* largest number of lengths, and of depths */
 
-struct heat { /* one model, task, policy and question mode */
+struct heat { /* a map, for one model, task, policy and question mode */
     double lengths[MOST], depths[MOST];
     size_t length_count, depth_count;
     double sum[MOST][MOST], count[MOST][MOST]; /* [depth][length] */
 };
 
-/* Returns the index of a value among sorted ones, and inserts it if it is new; MOST: no room. */
+/* Returns the index of a value among sorted ones, and inserts it if it is new. Returns MOST if there is no room. */
 static size_t place_of(double *values, size_t *count, double value) {
     size_t at = 0;
     while (at < *count && values[at] < value)
@@ -28,8 +28,8 @@ static size_t place_of(double *values, size_t *count, double value) {
     return at;
 }
 
-/* Returns true if a record belongs to the map of `like`: same task, policy and question mode. If `any_policy` is true,
- * ignores the last two. */
+/* Returns true if a record belongs to the same heat map as `like`: it has the same model settings, task, policy and
+ * question mode. If `any_policy` is true, policy and question mode may differ. */
 static bool belongs(const json_t *record, const json_t *like, bool any_policy) {
     static const char *const fields[] = {"model",  "weights", "arithmetic", "cache_type",
                                          "prompt", "task",    "kv",         "question"};
@@ -44,8 +44,8 @@ static bool belongs(const json_t *record, const json_t *like, bool any_policy) {
     return true;
 }
 
-/* Collects the lengths and depths of all policies, so that their maps have the same axes, then the sums of one policy.
- */
+/* First collects the lengths and depths of all policies, so that their maps have the same axes. Then adds up the scores
+ * of one policy. */
 static void report_depths_fill(const struct report *report, const json_t *like, struct heat *heat) {
     const json_t *record;
     size_t i;

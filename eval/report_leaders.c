@@ -1,4 +1,4 @@
-/* report_leaders.c - a report's leaderboard, its scores by task, and its times. */
+/* report_leaders.c - writes a report's leaderboard, its scores by task, and its times. */
 #include "eval/report.h"
 
 #include <string.h>
@@ -85,7 +85,7 @@ void report_leaders(const struct report *report, const struct report_setting *se
     }
 }
 
-/* Writes a bar in proportion to the longest one. */
+/* Writes a bar whose length is proportional to the time. The longest time has the longest bar. */
 static void time_cell(FILE *out, const char *label, double seconds, double most) {
     char text[32];
     fprintf(out,

@@ -1,5 +1,5 @@
-/* report_measured.c - a report's table of tasks without questions. Each has its own unit, so no leaderboard includes
- * them. */
+/* report_measured.c - writes a report's table of tasks without questions. Each of these tasks has its own unit, so no
+ * leaderboard includes them. */
 #include "eval/report.h"
 
 static void cell(FILE *out, const char *label, const char *text) {

@@ -1,4 +1,5 @@
-/* report_spans.c - shows when spans of the text were evicted: a table, and maps of what each head holds at the end. */
+/* report_spans.c - shows when spans of the text were evicted: as a table, and as maps of what each head holds at the
+ * end. */
 #include "eval/report.h"
 #include "eval/trace.h"
 
@@ -56,8 +57,8 @@ static void table_row(const struct report *report, const json_t *record, const j
     fputs("</tr>\n", out);
 }
 
-/* Calls `write` for each trace with the span, from index i on. With write NULL, returns false if an earlier trace has
- * the span. */
+/* Calls `write` for each trace that has the span, from index i on. If `write` is NULL, only returns whether no earlier
+ * trace has the span. */
 static bool each_with(const struct report *report, size_t i, const json_t *span,
                       void (*write)(const struct report *, const json_t *, const json_t *)) {
     const json_t *traces = report->results->traces, *record = json_array_get(traces, i), *other;

@@ -1,4 +1,4 @@
-/* report_stayed.c - shows a sample's text, each token shaded by the share of heads that hold it, beside a map of the
+/* report_stayed.c - shows a sample's text, each token shaded by the fraction of heads that hold it, and a map of the
  * number of entries in each head. */
 #include "eval/report.h"
 #include "eval/trace.h"
@@ -11,9 +11,9 @@ enum { WHOLE = 3072, ENDS = 384, AROUND = 128, OPEN = 2, BINS = 200 };
 struct held { /* data of each token of a prompt */
     const json_t *trace, *text;
     size_t tokens;
-    double *share; /* [tokens]: share of the lists that hold it */
-    bool *marked;  /* [tokens]: belongs to a span */
-    bool *shown;   /* [tokens]: is shown; long texts are shown in parts */
+    double *share; /* [tokens]: fraction of the lists that hold it */
+    bool *marked;  /* [tokens]: true if it belongs to a span */
+    bool *shown;   /* [tokens]: true if it is shown; of long texts, only parts are */
 };
 
 static double lists_of(const json_t *matrix) {
@@ -174,7 +174,7 @@ void report_stayed(const struct report *report) {
             other = json_array_get(traces, j);
             if (!eval_same_prompt(other, record))
                 continue;
-            /* opens some policies of the first sample, but not `full`, which holds everything */
+            /* opens some policies of the first sample, except `full`, which holds everything */
             const bool plain = strcmp(eval_member(other, "kv"), "full") == 0;
             write_one(report, other, i == 0 && !plain && shown < OPEN);
             shown += !plain;

@@ -1,8 +1,9 @@
-/* report_style.c - a report's style sheet: light and dark, wide, narrow and printed. */
+/* report_style.c - a report's style sheet: for light and dark modes, wide and narrow windows, and print. */
 #include "eval/report.h"
 
-/* Colors: a sequential scale (h0 none to h8 all; lightness is monotonic in both modes, and text has a contrast of at
- * least 4.5 on each level) and eight colors for methods (f0 to f7). The texts must not contain "<" and "&". */
+/* Colors: a sequential scale from h0 (none) to h8 (all), and eight colors for methods, f0 to f7. Lightness is monotonic
+ * along the scale in both modes, and text has a contrast of at least 4.5 on each step. The texts must not contain "<"
+ * and "&". */
 static const char *const style[] = {
     ":root{color-scheme:light dark;--bg:#fff;--fg:#16191d;--dim:#59616b;--line:#d5dae0;--card:#f6f8fa;",
     "--s0:#f1f3f5;--s1:#e2edf7;--s2:#cfe1f2;--s3:#b3d1ea;--s4:#8fbbdd;--s5:#6aa2cf;--s6:#3a76ab;--s7:#27609a;--s8:#"

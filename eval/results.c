@@ -1,4 +1,4 @@
-/* results.c - results as JSON lines: checked when read, appended one by one. */
+/* results.c - reads and checks results, which are JSON lines, and appends them one by one. */
 #include "eval/results.h"
 #include "eval/trace.h"
 
@@ -11,10 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The fields of a result. A trace has the KEY and PROMPT fields. The KEY fields identify a record. */
+/* The fields of a result. The KEY fields identify a record. A trace has only the KEY and the PROMPT fields. */
 static const struct field {
     const char *name;
-    json_type type; /* JSON_REAL: any number from 0 to 1; integers are not negative */
+    json_type type; /* JSON_REAL: any number from 0 to 1; an integer must not be negative */
     enum { KEY, PROMPT, ANSWER } part;
     bool optional;
 } fields[] = {{"model", JSON_STRING, KEY, false},
@@ -65,13 +65,14 @@ static bool is_one_of(const json_t *value, const char *const *words, size_t coun
     return false;
 }
 
-/* Returns true if "values" has only numbers and "memory" only pairs of tokens and bytes. */
+/* Returns true if "values" has only numbers, and "memory" only pairs of a number of tokens and a number of bytes. */
 static bool are_numbers(json_t *record) {
     const char *name;
     json_t *value;
     size_t i;
     json_object_foreach(json_object_get(record, "values"), name, value) {
-        if (!json_is_number(value) || strchr(name, '|')) /* tables use | as a separator */
+        /* a name must not contain |, which separates the cells of tables */
+        if (!json_is_number(value) || strchr(name, '|'))
             return false;
     }
     json_array_foreach(json_object_get(record, "memory"), i, value) {
@@ -83,7 +84,7 @@ static bool are_numbers(json_t *record) {
     return true;
 }
 
-/* Returns the name of the first missing or wrong field; NULL: none. */
+/* Returns the name of the first field that is missing or wrong; NULL: there is none. */
 static const char *wrong_field(json_t *record) {
     static const char *const questions[] = {"seen", "unseen", "none"};
     const json_t *unit = json_object_get(record, "unit"), *score = json_object_get(record, "score");
@@ -107,8 +108,8 @@ static const char *wrong_field(json_t *record) {
     return NULL;
 }
 
-/* Returns the key fields as one text, with a prefix for traces, malloc'ed; NULL: no memory. Texts have their lengths in
- * front, so keys are unambiguous. */
+/* Returns the key fields as one text, with a prefix if it is a trace. The length of each field precedes it, so that
+ * different keys have different texts. The caller frees the text. Returns NULL if memory runs out. */
 static char *key_of(const json_t *record, bool trace) {
     struct eval_text key = {0};
     eval_add(&key, "%s", trace ? "trace " : "");
@@ -173,10 +174,10 @@ static int results_keep(struct eval_results *results, json_t *record, const char
 static int read_line(struct eval_results *results, const char *path, size_t line, const char *text, size_t bytes) {
     json_error_t where;
     json_t *record = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &where);
-    const bool lost = cli_json_lost(); /* jansson may have lost characters of a text without an error */
+    const bool lost = cli_json_lost(); /* jansson may have lost characters of a text without reporting an error */
     const char *wrong = lost ? NULL : json_is_object(record) ? wrong_field(record) : "a JSON object";
     int status;
-    if (!lost && json_is_object(json_object_get(record, "run"))) { /* how Python made the results that follow */
+    if (!lost && json_is_object(json_object_get(record, "run"))) { /* how Python made the results after it */
         json_decref(record);
         return KVC_OK;
     }
@@ -250,9 +251,8 @@ int eval_results_append_to(struct eval_results *results, const char *path, bool 
     struct stat about;
     if (path[0] == '\0' || strcmp(path, "-") == 0)
         return cli_check_name(command, "out", path);
-    const int file =
-        open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK /* do not block on a pipe without a reader */,
-             0666);
+    /* never waits for a pipe's reader */
+    const int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (file < 0 || fstat(file, &about) != 0) {
         const int failure = errno;
         if (file >= 0)
@@ -305,7 +305,7 @@ static bool write_all(int file, const char *bytes, size_t count) {
     return true;
 }
 
-/* A score below zero means that memory ran out. */
+/* A score below zero means that memory has run out. */
 static bool is_scored(const json_t *record) { return json_number_value(json_object_get(record, "score")) >= 0; }
 
 int eval_results_add(struct eval_results *results, json_t *record) {

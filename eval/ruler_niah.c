@@ -1,5 +1,5 @@
-/* ruler_niah.c - RULER's needles in a haystack: numbers or UUIDs for keys, hidden in noise lines, in essays, or among
- * other needles. */
+/* ruler_niah.c - RULER's tasks of needles in a haystack: numbers or UUIDs as values of keys, hidden in noise lines, in
+ * essays, or among other needles. */
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -32,9 +32,9 @@ static const char *kind(const struct eval_niah *form, bool several) {
 struct needles {
     char keys[NEEDLES][KEY];
     char values[NEEDLES][NEEDLES][KEY];        /* values of each key */
-    uint32_t key_count, count;                 /* number of needles: keys times values */
-    uint32_t order[NEEDLES * NEEDLES];         /* their order in the text */
-    struct eval_span spans[NEEDLES * NEEDLES]; /* where each is in the text */
+    uint32_t key_count, count;                 /* number of needles, which is keys times values */
+    uint32_t order[NEEDLES * NEEDLES];         /* order of the needles in the text */
+    struct eval_span spans[NEEDLES * NEEDLES]; /* bytes of each needle in the text */
 };
 
 static bool is_key(const struct needles *needles, uint32_t count, const char *key) {
@@ -71,8 +71,8 @@ static void add_one(const struct eval_niah *form, struct needles *needles, uint3
     needles->spans[needle] = (struct eval_span){start, text->count - start};
 }
 
-/* Writes lines of noise or of other needles, with the needles in front of some lines. depth >= 0: the position of the
- * only needle; otherwise random positions. */
+/* Writes lines of noise or of other needles, with the needles before some lines. If depth >= 0, it is the position of
+ * the only needle; otherwise positions are random. */
 static bool add_lines(const struct eval_niah *form, struct needles *needles, uint32_t lines, double depth,
                       uint64_t *random, struct eval_text *text) {
     uint32_t *places = eval_draw(random, lines, needles->count), next = 0;
@@ -108,20 +108,21 @@ static bool add_lines(const struct eval_niah *form, struct needles *needles, uin
     return true;
 }
 
-/* Returns true if a sentence ends with this word: . ! or ?, perhaps followed by quotes or brackets. */
+/* Returns true if a sentence ends with this word, that is, with one of . ! ? and perhaps quotes or brackets after
+ * it. */
 static bool ends_sentence(const char *word, size_t bytes) {
     while (bytes > 0 && strchr("\"')]", word[bytes - 1]))
         bytes--;
     return bytes > 0 && strchr(".!?", word[bytes - 1]) != NULL;
 }
 
-/* Returns the index of the sentence that a needle precedes. */
+/* Returns the index of the sentence before which a needle is placed. */
 static uint64_t place_of(uint64_t sentences, uint32_t drawn, double depth) {
     return depth >= 0 ? (uint64_t)(depth * (double)sentences + 0.5) : sentences * drawn / (DEPTHS - 1);
 }
 
-/* Writes the first words of the essays, repeated if necessary, with the needles between sentences. depth >= 0: the
- * position of the only needle; otherwise each gets a different one of 40 evenly spaced depths. */
+/* Writes the first words of the essays, repeated if necessary, with the needles between sentences. If depth >= 0, it is
+ * the position of the only needle; otherwise each needle has another one of 40 evenly spaced depths. */
 static bool add_essay(const struct eval_niah *form, struct needles *needles, const struct eval_essays *essays,
                       uint64_t words, double depth, uint64_t *random, struct eval_text *text) {
     uint64_t sentences = 0, sentence = 0;
@@ -152,7 +153,7 @@ static bool add_essay(const struct eval_niah *form, struct needles *needles, con
     return true;
 }
 
-/* Adds the question for the keys queries [form->queries]. */
+/* Adds the question that asks for the keys queries [form->queries]. */
 static bool ruler_niah_ask(const struct eval_niah *form, const struct needles *needles, const uint32_t *queries,
                            struct eval_sample *sample) {
     const bool several = form->queries * form->values > 1;

@@ -1,10 +1,12 @@
-/* ruler_qa.c - RULER's questions from data sets: the documents with the answer among as many others as fit. */
+/* ruler_qa.c - RULER's questions from data sets. The text has the documents with the answer, among as many others as
+ * fit. */
 #include "eval/task.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Chooses `count` documents, malloc'ed: the question's own, then similar ones, then any others. */
+/* Chooses `count` documents: the question's own first, then similar ones, then any others. The caller frees the
+ * result. */
 static uint32_t *ruler_qa_choose(const struct eval_questions *from, const struct eval_question *question,
                                  uint32_t count, uint64_t *random) {
     const uint32_t own = (uint32_t)question->document_count, near = (uint32_t)question->near_count;
@@ -23,7 +25,7 @@ static uint32_t *ruler_qa_choose(const struct eval_questions *from, const struct
             if (!taken[others[i]])
                 chosen[held++] = others[i];
         }
-        for (uint32_t i = 0; held < count; i++) /* too few documents: repeats them */
+        for (uint32_t i = 0; held < count; i++) /* if there are too few documents, repeats them */
             chosen[held++] = others[i % all];
         eval_shuffle(random, chosen, count);
     } else {
@@ -109,7 +111,8 @@ static bool has_document(const struct eval_question *question, uint32_t document
     return false;
 }
 
-/* Merges the documents of questions [count] into one question. documents is malloc'ed; NULL: no memory. */
+/* Merges the documents of questions [count] into one question. The caller frees its `documents`, which is NULL if
+ * memory runs out. */
 static struct eval_question ruler_qa_join(const struct eval_question *questions, size_t count) {
     struct eval_question all = {0};
     size_t most = 1;

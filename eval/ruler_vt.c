@@ -1,5 +1,5 @@
-/* ruler_vt.c - RULER's variable tracking: a chain of assignments among noise lines. The first assigns a number to a
- * variable; the question asks for all variables that end up with that number. A solved example comes first. */
+/* ruler_vt.c - RULER's variable tracking: a chain of assignments among noise lines. The first assignment gives a number
+ * to a variable; the question asks for all variables that finally have that number. A solved example comes first. */
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ struct chain {
     unsigned value;
 };
 
-/* Draws a number, and distinct names of `letters` capitals each. */
+/* Draws a number, and distinct names of `letters` capital letters each. */
 static void make_chain(uint64_t *random, size_t letters, struct chain *chain) {
     chain->value = 10000 + (unsigned)eval_below(random, 90000);
     for (size_t i = 0; i < CHAIN; i++) {
@@ -28,8 +28,8 @@ static void make_chain(uint64_t *random, size_t letters, struct chain *chain) {
     }
 }
 
-/* Writes noise lines and inserts the chain's assignments, in order, before some of them. `asked` receives the spans of
- * the assignments and may be NULL. */
+/* Writes noise lines, and inserts the chain's assignments in order before some of them. If `asked` is not NULL, it
+ * receives the spans of the assignments. */
 static bool add_lines(const struct chain *chain, uint32_t lines, uint64_t *random, struct eval_text *text,
                       struct eval_asked *asked) {
     uint32_t *places = eval_draw(random, lines, CHAIN), next = 0;
@@ -71,7 +71,7 @@ enum kvc_status eval_make_vt(struct eval_maker *maker, struct eval_sample *sampl
     struct eval_asked *asked = eval_sample_ask(sample);
     struct chain example, chain;
     uint64_t *random = &maker->random;
-    /* The example has about 500 tokens, and fewer if the text is short. */
+    /* the example has about 500 tokens, or fewer if the text is short */
     const uint32_t lines = (uint32_t)cli_max(EXAMPLE_LINES, cli_min(LONGEST_EXAMPLE, maker->length / 320));
 
     make_chain(random, 3, &example);

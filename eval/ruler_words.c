@@ -7,11 +7,14 @@
 
 /* ---- common words ---- */
 
-enum { COMMON = 10, LONG_LIST = 4096 /* tokens; shorter texts repeat words less often */ };
+enum {
+    COMMON = 10,
+    LONG_LIST = 4096 /* number of tokens; in shorter texts, words are repeated less often */
+};
 
-struct word_list { /* different words; the first COMMON are the common ones */
+struct word_list { /* distinct words, of which the first COMMON are the common ones */
     uint32_t *drawn;
-    bool pairs; /* uses "adjective-noun" if there are too few words */
+    bool pairs; /* true if words are pairs "adjective-noun", because there are too few single words */
 };
 
 static bool draw_words(uint32_t count, uint64_t *random, struct word_list *list) {
@@ -96,13 +99,13 @@ enum kvc_status eval_make_cwe(struct eval_maker *maker, struct eval_sample *samp
 
 enum { CODED = 6, ASKED = 3, LEAST_WORDS = 8 };
 
-/* Returns how often the word of rank k (from 1) occurs among about n words: n / (zeta(2) k^2), rounded down. */
+/* Returns how often the word of rank k (the first is 1) occurs among about n words: n / (zeta(2) k^2), rounded down. */
 static uint64_t frequency(uint64_t n, uint64_t rank) {
-    const double square = 9.8696044010893586; /* pi^2; zeta(2) is pi^2 / 6 */
+    const double square = 9.8696044010893586; /* pi^2, because zeta(2) is pi^2 / 6 */
     return (uint64_t)((double)(6 * n) / (square * (double)(rank * rank)));
 }
 
-/* Draws words of six lower-case letters. The first word is replaced by dots. */
+/* Draws words of six lower-case letters, but the first word is dots. */
 static char (*make_codes(uint32_t count, uint64_t *random))[CODED + 1] {
     char(*codes)[CODED + 1] = malloc(count * sizeof *codes);
     for (uint32_t i = 0; codes && i < count; i++) {
@@ -112,7 +115,7 @@ static char (*make_codes(uint32_t count, uint64_t *random))[CODED + 1] {
                 codes[i][c] = (char)('a' + eval_below(random, 26));
             codes[i][CODED] = '\0';
             taken = false;
-            for (uint32_t j = 1; j <= ASKED && j < i; j++) /* only the answers must be unique */
+            for (uint32_t j = 1; j <= ASKED && j < i; j++) /* only the answers must be distinct */
                 taken = taken || strcmp(codes[i], codes[j]) == 0;
         }
     }

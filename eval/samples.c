@@ -1,5 +1,5 @@
-/* samples.c - runs the samples: makes each text, asks all policies in both question modes, in groups that fit in
- * memory, and stores the results. */
+/* samples.c - runs the samples. For each, it makes the text, asks all policies in both question modes, in groups that
+ * fit in memory, and stores the results. */
 #include "eval/answer.h"
 #include "eval/kept.h"
 #include "eval/singly.h"
@@ -83,14 +83,14 @@ struct unit { /* one sample for all policies */
     uint64_t length, sample;
 };
 
-/* One question mode of a sample, and the policies that are still missing. */
+/* One question mode of a sample, and the policies whose answers are missing. */
 struct asking {
     const struct unit *unit;
     const struct eval_sample *sample;
     const struct eval_prompt *prompt;
     size_t side;
     const char **specs; /* [count] */
-    json_t **records;   /* [count]: records to complete; NULL: given to the results */
+    json_t **records;   /* [count]: records to complete; NULL if the results own the record already */
     size_t count;
 };
 
@@ -121,7 +121,7 @@ static int ask_group(struct eval_run *run, struct asking *asking, size_t first, 
     for (size_t i = 0; i < count && *answered && status == KVC_OK; i++) {
         json_t *record = asking->records[first + i];
         const struct eval_answer *answer = &group.answers[i];
-        KVC_ASSERT(record); /* each record is given away once */
+        KVC_ASSERT(record); /* the results take each record only once */
         asking->records[first + i] = NULL;
         add_answer(record, asking->prompt, answer, asking->unit->task->score(&asking->sample->asked[0], answer->text),
                    count);
@@ -174,7 +174,7 @@ static size_t fitting(const struct eval_run *run, const struct asking *asking, s
     return cli_max(count, 1);
 }
 
-/* Returns the number of missing answers of a unit. */
+/* Returns the number of answers of a unit that are missing. */
 static uint64_t samples_missing(const struct eval_run *run, const struct unit *unit) {
     if (eval_is_singly(unit->task))
         return eval_singly_missing(run, unit->task, unit->length, unit->sample);
@@ -190,7 +190,7 @@ static uint64_t samples_missing(const struct eval_run *run, const struct unit *u
     return count;
 }
 
-struct work { /* progress in tokens to read */
+struct work { /* progress, in tokens to read */
     struct cli_progress progress;
     uint64_t done, total;
 };
@@ -213,7 +213,7 @@ static void samples_show(const struct unit *unit, const struct eval_sample *samp
     }
 }
 
-/* Returns true if an earlier policy is the same as policy i. */
+/* Returns true if policy i is the same as an earlier one. */
 static bool stands_before(const struct eval_run *run, size_t i) {
     for (size_t k = 0; k < i; k++)
         if (strcmp(run->specs.items[k].text, run->specs.items[i].text) == 0)
@@ -221,7 +221,7 @@ static bool stands_before(const struct eval_run *run, size_t i) {
     return false;
 }
 
-/* Asks all missing policies in one question mode. */
+/* Asks all policies whose answers are missing, in one question mode. */
 static int ask_side(struct eval_run *run, struct asking *asking, struct work *work) {
     int status = KVC_OK;
     asking->count = 0;
@@ -323,7 +323,7 @@ uint64_t eval_unit_number(const struct eval_run *run, const json_t *record) {
     return UINT64_MAX;
 }
 
-/* Counts the work, and fails early if a length is too short for a task. */
+/* Counts the work. Fails early if a length is too short for a task. */
 static int count_unit(struct eval_run *run, const struct unit *unit, struct work *work) {
     const struct eval_request request = {unit->task,   &run->data,   &run->prompter,       (uint64_t)run->seed,
                                          unit->sample, unit->length, (uint64_t)run->depths};

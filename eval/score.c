@@ -1,4 +1,4 @@
-/* score.c - scores of answers, and confidence intervals. */
+/* score.c - computes the scores of answers, and confidence intervals. */
 #include "eval/task.h"
 #include "core/base/assert.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Returns true if the text contains the words, ignoring the case of ASCII letters. */
+/* Returns true if the text contains the words. Ignores the case of ASCII letters. */
 static bool has(const char *text, const char *words) {
     const size_t bytes = strlen(words);
     for (; *text; text++) {
@@ -35,7 +35,7 @@ double eval_score_begins(const struct eval_asked *asked, const char *answer) {
         while (is_blank(*at))
             at++;
         while (*wanted && same) {
-            if (is_blank(*wanted)) { /* blanks match any number of blanks, also none */
+            if (is_blank(*wanted)) { /* blanks match any number of blanks, including none */
                 while (is_blank(*wanted))
                     wanted++;
                 while (is_blank(*at))
@@ -51,8 +51,8 @@ double eval_score_begins(const struct eval_asked *asked, const char *answer) {
     return 0;
 }
 
-/* Parses the text's first number, which may have a minus sign and commas between digits. Returns false if there is
- * none. */
+/* Parses the first number of the text. It may have a minus sign, and commas between digits. Returns false if there is
+ * no number. */
 static bool first_number(const char *text, double *number) {
     char digits[64];
     size_t count = 0;
@@ -84,7 +84,7 @@ double eval_score_number(const struct eval_asked *asked, const char *answer) {
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
-/* Returns true if the line contains the word and no letter is next to it. */
+/* Returns true if the line contains the word with no letter next to it. */
 static bool has_word(const char *line, size_t bytes, const char *word) {
     const size_t length = strlen(word);
     for (size_t i = 0; i + length <= bytes; i++) {
@@ -95,7 +95,8 @@ static bool has_word(const char *line, size_t bytes, const char *word) {
     return false;
 }
 
-/* Returns the number at the beginning of a line, after blanks and Markdown marks; 0: none, or above `most`. */
+/* Returns the number at the beginning of a line, after blanks and Markdown marks. Returns 0 if there is none or if it
+ * is above `most`. */
 static size_t line_number(const char *line, size_t bytes, size_t most) {
     size_t at = 0, number = 0;
     while (at < bytes && (is_blank(line[at]) || strchr("*#-", line[at])))
@@ -105,7 +106,7 @@ static size_t line_number(const char *line, size_t bytes, size_t most) {
     return number <= most ? number : 0;
 }
 
-/* Returns true if the first line with the number contains the word. */
+/* Returns true if the first line that begins with this number contains the word. */
 static bool line_has(const char *text, size_t number, size_t most, const char *word) {
     size_t bytes;
     for (const char *line = text; *line; line += bytes + (line[bytes] == '\n')) {

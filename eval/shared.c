@@ -1,5 +1,5 @@
-/* shared.c - texts with several questions, as in SCBench: chains of assignments, and a list of numbers with questions
- * for its largest, smallest and so on. */
+/* shared.c - tasks with several questions about one text, as in SCBench: chains of assignments, and a list of numbers
+ * with questions for the largest, the smallest and so on. */
 #include "eval/task.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ enum { CHAIN = 4, NAME = 8, LETTERS = 5, MOST_CHAINS = 8 };
 struct chain {
     char names[CHAIN][NAME];
     unsigned value;
-    struct eval_span spans[CHAIN]; /* spans of the lines */
+    struct eval_span spans[CHAIN]; /* spans of its lines */
 };
 
 static bool is_taken(const struct chain *chains, uint32_t chain, size_t name) {
@@ -34,7 +34,7 @@ static bool has_value(const struct chain *chains, uint32_t count, unsigned value
     return false;
 }
 
-/* Draws unique names and values. */
+/* Draws distinct names and values. */
 static void make_chains(uint64_t *random, uint32_t count, struct chain *chains) {
     for (uint32_t c = 0; c < count; c++) {
         unsigned value;
@@ -52,7 +52,7 @@ static void make_chains(uint64_t *random, uint32_t count, struct chain *chains) 
     }
 }
 
-/* Writes the noise lines and the assignments. Each chain keeps its order; chains are interleaved at random. */
+/* Writes the noise lines and the assignments. The order within each chain is kept; the chains are mixed at random. */
 static bool add_chains(struct chain *chains, uint32_t count, uint32_t lines, uint64_t *random, struct eval_text *text) {
     const uint32_t all = CHAIN * count;
     uint32_t *places = eval_draw(random, lines, all), *turns = eval_draw(random, all, all), next = 0;
@@ -113,7 +113,7 @@ enum { LEAST_NUMBER = 10000, NUMBERS = 90000, MOST_NUMBERS = 30001 };
 static const char *const kinds[] = {"largest", "smallest", "second largest", "second smallest", "median"};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* Draws `count` different numbers in random order, malloc'ed. */
+/* Draws `count` different numbers in random order. The caller frees them. */
 static uint32_t *draw_numbers(uint64_t *random, uint32_t count) {
     uint32_t *numbers = malloc(count * sizeof *numbers);
     bool *taken = calloc(NUMBERS, sizeof *taken);
@@ -146,7 +146,7 @@ static bool ask_number(uint32_t kind, const uint32_t *numbers, uint32_t *sorted,
     snprintf(answer, sizeof answer, "%u", (unsigned)wanted);
     eval_add(&question, "\nWhich number is the %s of the list above?", kinds[kind]);
     eval_add(&opening, "The %s number of the list above is", kinds[kind]);
-    /* Every number has five digits, followed by a comma and a space. */
+    /* every number has five digits, followed by a comma and a space */
     return eval_asked_end(asked, &question, &opening) && eval_asked_answer(asked, answer) &&
            eval_asked_span(asked, start + 7 * (size_t)place, 5);
 }

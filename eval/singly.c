@@ -1,4 +1,4 @@
-/* singly.c - runs tasks with one policy at a time: their records, their missing answers, and the run of one sample. */
+/* singly.c - runs tasks with one policy at a time: makes their records, finds missing answers, and runs one sample. */
 #include "eval/singly.h"
 #include "eval/windows.h"
 
@@ -9,13 +9,13 @@ bool eval_is_singly(const struct eval_task *task) {
     return eval_task_questions(task) > 1 || task->memory || task->measure;
 }
 
-struct one { /* sample */
+struct one { /* one sample */
     struct eval_run *run;
     const struct eval_task *task;
     uint64_t length, index;
 };
 
-/* Returns a record with the key fields, for one of the questions. */
+/* Returns a record with the key fields for one of the questions. */
 static json_t *record_of(const struct one *one, const char *spec, size_t side, uint32_t which) {
     const uint32_t questions = eval_task_questions(one->task);
     json_t *record = eval_record(one->run, one->task, one->length, one->index, spec, side);
@@ -57,7 +57,7 @@ static void add_reply(json_t *record, uint64_t hash, uint64_t tokens, const stru
     cli_json_set(record, "memory", points);
 }
 
-/* A task without questions is measured once, in side 0. */
+/* Returns true if this question mode is wanted. A task without questions is measured once, as side 0. */
 static bool is_wanted(const struct one *one, size_t side) {
     return one->task->measure ? side == 0 : one->run->sides[side];
 }
@@ -74,7 +74,7 @@ static bool has_all(const struct one *one, const char *spec, size_t side) {
 
 uint64_t eval_singly_missing(const struct eval_run *run, const struct eval_task *task, uint64_t length,
                              uint64_t sample) {
-    /* The cast is safe: only members for records are read. */
+    /* the cast is safe, because only members that records need are read */
     const struct one one = {(struct eval_run *)(uintptr_t)run, task, length, sample};
     uint64_t count = 0;
     for (size_t s = 0; s < 2 * run->specs.count; s++)
@@ -84,7 +84,7 @@ uint64_t eval_singly_missing(const struct eval_run *run, const struct eval_task 
 
 /* ---- questions ---- */
 
-/* Stores the answers. An interrupted run may have stored some of them. */
+/* Stores the answers that the results do not have yet: an interrupted run may have stored some. */
 static int singly_keep(const struct one *one, const struct eval_sample *sample, const struct eval_prompt *prompt,
                        const char *spec, size_t side, const struct eval_reply *replies) {
     uint64_t tokens = prompt->count;

@@ -1,4 +1,4 @@
-/* span_table.c - prints when spans were evicted, as a table in the terminal. */
+/* span_table.c - prints a table in the terminal that shows when spans were evicted. */
 #include "eval/results.h"
 #include "eval/trace.h"
 

@@ -18,7 +18,7 @@ enum kvc_status eval_prompt_text_open(const struct kvc_model *model, const struc
         size_t bytes = 0;
         status = kvc_token_bytes(model, prompt->tokens[i], false, text->bytes + text->count, capacity - text->count,
                                  &bytes, error);
-        if (status == KVC_OK && bytes > capacity - text->count) { /* try again with enough room */
+        if (status == KVC_OK && bytes > capacity - text->count) { /* tries again with enough room */
             char *more = realloc(text->bytes, 2 * (capacity + bytes) + 1);
             if (!more) {
                 status = no_memory(error);

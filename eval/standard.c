@@ -88,7 +88,7 @@ static int run_tasks(struct eval_run *run, const struct cli_words *names) {
     return status == KVC_OK ? eval_ranks_gather(run) : status;
 }
 
-/* Prints all results. */
+/* Shows all results. */
 static int standard_show(const struct eval_run *run) {
     if (json_array_size(run->results.records) == 0) {
         cli_warn(run->command, "--shard %s: has no samples", run->shard ? run->shard : "1/1");
@@ -97,7 +97,7 @@ static int standard_show(const struct eval_run *run) {
     return eval_results_show(&run->results, &run->computed, run->common.json, run->report);
 }
 
-/* Prints the maximum tokens of an answer, or its part of the length. */
+/* Prints the maximum number of tokens of an answer, or which part of the length it is. */
 static void add_answer_cell(struct cli_table *table, const struct eval_task *task) {
     if (task->way || task->measure)
         cli_cell(table, "%s", "");
@@ -147,7 +147,7 @@ static int standard_list(const struct eval_run *run) {
 
 enum { NAME_COLUMNS = 17 };
 
-static const char own_prefix[] = "eval "; /* prefix of the names in cli_eval_tasks */
+static const char own_prefix[] = "eval "; /* beginning of the names in cli_eval_tasks */
 
 /* Prints a name and its summary. A name that is too long for its column gets a line of its own. */
 static void print_entry(const char *name, const char *summary) {
@@ -171,7 +171,7 @@ static int help(const struct cli_command *command, const struct cli_option *opti
     return cli_flush(command);
 }
 
-/* Writes a task's answer length and files, for the manual page. */
+/* Writes the length of a task's answer and the files that the task needs, for the manual page. */
 static void add_needs(struct eval_text *text, const struct eval_task *task) {
     if (task->way)
         eval_add(text, "; it has its own options: `%s`.", task->way);

@@ -9,21 +9,21 @@
 struct eval_run {
     const struct cli_command *command;
     struct cli_common common;
-    /* options */
+    /* values of the options */
     const char *model_path, *template_name, *variables, *date, *out, *question, *shard, *report;
     const char *files[EVAL_FILES];
     char *words_path; /* default path, if the option is absent */
-    char *out_path;   /* path of this rank's results (--ranks data) */
+    char *out_path;   /* path of the file with this rank's results (--ranks data) */
     struct cli_texts specs, spans;
     struct cli_counts lengths;
     int64_t samples, seed, show, depths, kept;
-    uint64_t memory; /* limit for the cache of sessions that run together; 0: half of the free memory */
+    uint64_t memory; /* limit for the caches of sessions that run together; 0: half of the free memory */
     bool raw, resume, list, alone;
-    /* derived from the options */
+    /* set from the options */
     const struct eval_task **tasks; /* [task_count] */
     size_t task_count;
     uint64_t shard_index, shards; /* counted from 0 */
-    bool sides[2];                /* question-aware; question-agnostic */
+    bool sides[2];                /* [0]: question-aware; [1]: question-agnostic */
     struct eval_data data;
     char data_hash[EVAL_FILES][20];
     struct kvc_engine *engine;
@@ -31,34 +31,36 @@ struct eval_run {
     struct eval_prompter prompter;
     struct eval_results results;
     float *logits;                 /* [specs, vocab] */
-    struct eval_computed computed; /* prompt tokens in total and computed */
+    struct eval_computed computed; /* numbers of prompt tokens: in total, and computed */
     int32_t *text_tokens;          /* [text_count]: tokens of data.text, made on demand */
     size_t text_count;
     struct fidelity fidelity; /* data of the current window */
     struct kvc_policy_class fidelity_class;
 };
 
-/* Read tasks, shard and files before anything slow. */
+/* Read the tasks, the shard and the files. Called before anything slow. */
 int eval_choose_tasks(struct eval_run *run, const struct cli_words *names);
 int eval_choose_shard(struct eval_run *run);
 int eval_read_files(struct eval_run *run);
-/* Returns "there" or "missing"; "" if the task needs no file or none was given. */
+/* Returns "there" or "missing" for the file that was given for the task; "" if the task needs no file or none was
+ * given. */
 const char *eval_whether_there(const struct eval_run *run, const struct eval_task *task);
-/* Returns a record with its key fields (samples.c). side 0: question-aware. eval_show prints a sample for the user. */
+/* eval_record returns a record with its key fields (samples.c); side 0 is question-aware. eval_show prints a sample for
+ * the user. */
 json_t *eval_record(const struct eval_run *run, const struct eval_task *task, uint64_t length, uint64_t sample,
                     const char *spec, size_t side);
 void eval_show(const struct eval_task *task, uint64_t length, uint64_t index, const struct eval_sample *sample,
                const struct eval_prompt *prompt);
-/* Check combinations of options; open engine, model, template and results. Both print their errors. */
+/* Check that the options agree with each other; open engine, model, template and results. Both print their errors. */
 int eval_run_check(struct eval_run *run);
 int eval_run_open(struct eval_run *run);
 void eval_run_close(struct eval_run *run);
-/* Runs every sample of the shard without a result. */
+/* Runs every sample of the shard that has no result. */
 int eval_run_samples(struct eval_run *run);
-/* Returns the global number of a result's sample, over all shards; UINT64_MAX: it belongs to no task. */
+/* Returns the number of a result's sample over all shards; UINT64_MAX: it belongs to no task. */
 uint64_t eval_unit_number(const struct eval_run *run, const json_t *record);
-/* --ranks data (ranks.c): sets the file name of a rank's share (FILE.1of4), and collects the results of all ranks on
- * rank 0, in the order of a single process. */
+/* For --ranks data (ranks.c): eval_ranks_name sets the name of the file with a rank's results (FILE.1of4); the other
+ * function collects the results of all ranks on rank 0, in the order of a single process. */
 int eval_ranks_name(struct eval_run *run);
 int eval_ranks_gather(struct eval_run *run);
 

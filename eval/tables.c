@@ -1,4 +1,5 @@
-/* tables.c - tables of results: one for each model, set of options, task and length, with a row for every policy. */
+/* tables.c - prints the tables of results: one for each model, set of options, task and length, with a row for every
+ * policy. */
 #include "eval/results.h"
 
 #include <math.h>
@@ -10,11 +11,11 @@ static const char *const sides[] = {"seen", "unseen"};
 
 struct side {
     double score, squares,
-        count; /* turns of a conversation are not independent, so each counts as a fraction of a sample */
+        count; /* turns of one conversation are not independent, so each turn counts as a fraction of a sample */
 };
 struct cell {
-    const json_t *record;   /* the first record; it has the cell's group, task, length and policy */
-    size_t group, task, kv; /* for sorting */
+    const json_t *record;   /* the first record, which has the cell's group, task, length and policy */
+    size_t group, task, kv; /* numbers by which cells are sorted */
     uint64_t length;
     struct side sides[2];
     double entries, held, read, steps, prompt_us, answer_us, shared; /* sums over all records */
@@ -23,7 +24,7 @@ struct cell {
 struct cells {
     struct cell *items;
     size_t count, capacity;
-    json_t *numbers; /* maps texts of cells, groups and policies to their numbers */
+    json_t *numbers; /* maps the texts of cells, groups and policies to their numbers */
     size_t groups, policies;
     bool lost;
 };
@@ -108,7 +109,7 @@ static int in_order(const void *a, const void *b) {
     return names ? names : (x->kv > y->kv) - (x->kv < y->kv);
 }
 
-/* Returns the unit of a task without questions; NULL: a share. */
+/* Returns the unit of a task without questions; NULL: the score is a fraction. */
 static const char *unit_of(const struct cell *cell) { return eval_text_of(cell->record, "unit"); }
 static bool is_asked(const struct cell *cell) { return strcmp(eval_text_of(cell->record, "question"), "none") != 0; }
 
@@ -126,7 +127,7 @@ static void add_up(struct cell *cell, const json_t *record) {
     cell->steps += number_of(record, "steps");
     cell->prompt_us += number_of(record, "prompt_us");
     cell->answer_us += number_of(record, "answer_us");
-    const double shared = number_of(record, "shared"); /* absent in some files */
+    const double shared = number_of(record, "shared"); /* some files lack it */
     cell->shared += shared > 1 ? shared : 1;
 }
 
@@ -221,8 +222,8 @@ static int print_table(const struct eval_results *results, struct cli_table *tab
     return status;
 }
 
-/* Prints cells [from, to), which have one group and length: a table for each task, and one over all tasks if there are
- * several. */
+/* Prints cells [from, to), which have the same group and length: a table for each task and, if there are several tasks,
+ * one over all of them. */
 static int print_length(const struct eval_results *results, const struct cells *cells, size_t from, size_t to) {
     struct cell *sums = calloc(cells->policies, sizeof *sums);
     struct cli_table *all = NULL;
@@ -336,7 +337,7 @@ json_t *eval_tables_json(const struct eval_results *results) {
         eval_grids_json(results, root);
     } else {
         json_decref(list);
-        cli_json_set(root, "results", NULL); /* makes the JSON printer report lost memory */
+        cli_json_set(root, "results", NULL); /* makes the JSON printer report that memory ran out */
     }
     free(cells.items);
     return root;

@@ -1,5 +1,5 @@
-/* tasks.c - the table of tasks, which is the source of lists, help and manual, and the commands of tasks with their own
- * options. To add a task, write its generator and add a row here. */
+/* tasks.c - the table of tasks, from which lists, help and manual are made, and the commands of tasks that have options
+ * of their own. To add a task, write its generator and add a row here. */
 #include "eval/eval.h"
 #include "eval/windows.h"
 
@@ -22,10 +22,10 @@ static const struct eval_niah anywhere = {EVAL_ANY, false, false, 1, 1, 1};
 static const struct eval_niah several = {EVAL_ANY, false, false, 4, 1, 1};
 static const int squad = EVAL_SQUAD, hotpotqa = EVAL_HOTPOTQA;
 
-/* RULER: the required file, the smallest size, and the answer's tokens from the paper. */
+/* A task of RULER: the required file, the smallest size, and the number of answer tokens in the paper. */
 #define RULER(needs, size, tokens) .group = "ruler", .file = needs, .least = size, .answer = tokens
 #define ALONE(needs, size, tokens) .file = needs, .least = size, .answer = tokens
-/* A shared text with `count` questions, as turns or as separate requests. */
+/* A task with a shared text and `count` questions, as turns or as separate requests. */
 #define SCB(needs, size, tokens, count)                                                                                \
     .group = "scb", .file = needs, .least = size, .answer = tokens, .questions = count
 #define NIAH(which) .form = &which, .make = eval_make_niah, .score = eval_score_all

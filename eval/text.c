@@ -1,4 +1,4 @@
-/* text.c - growable texts, random choices, and samples: helpers for the tasks' generators. */
+/* text.c - helpers for the generators of tasks: growable texts, random choices, and samples. */
 #include "eval/task.h"
 
 #include <stdarg.h>

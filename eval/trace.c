@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct list { /* state of one layer, head and span */
+struct list { /* what happened to one span in one list */
     uint32_t now, prompt;
-    int32_t broken, gone; /* index of a moment; -1: never */
+    int32_t broken, gone; /* index of the moment; -1: never */
 };
 struct moment {
     char name[32];
@@ -26,9 +26,9 @@ struct trace {
     uint32_t *entries; /* [lists] */
     int32_t *positions;
     size_t capacity;
-    uint32_t chunk; /* number of the last chunk */
+    uint32_t chunk; /* number of the latest chunk */
     const char *prefix;
-    struct kvc_error error; /* error of an inspection within a callback */
+    struct kvc_error error; /* error of an inspection in a callback */
 };
 
 static enum kvc_status no_memory(struct kvc_error *error) { return kvc_fail(error, KVC_RESOURCE, "no memory left"); }
@@ -52,7 +52,7 @@ static size_t lower_bound(const int32_t *positions, size_t count, int64_t positi
     return low;
 }
 
-/* Returns the number of the current moment, and adds it unless it is the last one. */
+/* Returns the number of the current moment. Adds the moment unless it is the latest one. */
 static enum kvc_status moment_now(struct trace *trace, const char *name, size_t *number, struct kvc_error *error) {
     if (trace->moment_count > 0 && strcmp(trace->moments[trace->moment_count - 1].name, name) == 0) {
         *number = trace->moment_count - 1;
@@ -88,7 +88,7 @@ static enum kvc_status look_at_list(struct trace *trace, const char *name, size_
         const size_t end = lower_bound(trace->positions, count, (int64_t)(span->first + span->count));
         const uint64_t come = read > span->first ? cli_min(read - span->first, span->count) : 0;
         const uint32_t now = (uint32_t)(end - from), away = (uint32_t)(come > now ? come - now : 0);
-        const uint32_t before = (uint32_t)(span->count - one->now); /* evicted so far */
+        const uint32_t before = (uint32_t)(span->count - one->now); /* number of tokens evicted so far */
         if (away > before) {
             size_t moment = 0;
             status = moment_now(trace, name, &moment, error);
@@ -123,7 +123,7 @@ static enum kvc_status trace_look(struct trace *trace, const char *name, uint64_
 
 struct chunk_look {
     struct trace *trace;
-    uint64_t before; /* tokens of earlier turns */
+    uint64_t before; /* number of tokens of earlier turns */
 };
 
 static int after_chunk(void *user, uint64_t tokens) {
@@ -149,7 +149,7 @@ static enum kvc_status turn(struct trace *trace, size_t from, size_t to, const c
     return status == KVC_OK ? trace_look(trace, name, to, error) : status;
 }
 
-/* Records what is held after the prompt. */
+/* Records what the lists hold after the prompt. */
 static enum kvc_status take_stock(struct trace *trace, struct kvc_error *error) {
     const size_t tokens = trace->request->prompt->count, spans = trace->request->spans->count;
     enum kvc_status status = KVC_OK;

@@ -11,8 +11,8 @@ json_int_t eval_matrix_at(const json_t *matrix, size_t layer, size_t list) {
     return json_integer_value(json_array_get(json_array_get(matrix, layer), list));
 }
 
-/* Returns true for rows of integers from `least` to `most`, with the shape of `like` (NULL: any shape without empty
- * rows). */
+/* Returns true if `matrix` has rows of integers from `least` to `most`, with the shape of `like`. If `like` is NULL,
+ * any shape without empty rows is right. */
 static bool is_matrix(const json_t *matrix, const json_t *like, json_int_t least, json_int_t most) {
     const json_t *row, *value;
     size_t l, i;
@@ -38,7 +38,7 @@ static json_int_t lists_of(const json_t *matrix) {
     return lists;
 }
 
-/* Returns true for pairs of a value and a run length, with run lengths that sum to `tokens`. */
+/* Returns true if `runs` has pairs of a value and a run length, and the lengths add up to `tokens`. */
 static bool is_runs(const json_t *runs, json_int_t tokens, json_int_t most) {
     json_int_t all = 0;
     if (!json_is_array(runs) || json_array_size(runs) % 2)
@@ -136,8 +136,8 @@ static double held_share(const json_t *matrix, size_t layer, json_int_t count) {
     return (double)held / ((double)count * (double)json_array_size(row));
 }
 
-/* Finds up to three layers with the highest or lowest shares; among equals, the lower layers. The worst layers exclude
- * those that lost nothing, and the best layers those that hold nothing. */
+/* Finds up to three layers with the highest or the lowest fractions; among equal ones, the lower layers come first. The
+ * worst layers exclude those that lost nothing, and the best layers those that hold nothing. */
 static size_t extremes(const json_t *end, json_int_t count, bool best, size_t layers[3]) {
     size_t found = 0;
     while (found < 3) {

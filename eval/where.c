@@ -25,7 +25,7 @@ static enum kvc_status make_sample(struct eval_maker *maker, struct eval_sample 
     return eval_sample_end(sample, &context, fine, error);
 }
 
-/* Checks, before anything slow, that every span occurs in the text. */
+/* Checks before anything slow that every span occurs in the text. */
 static int where_check(struct where *where) {
     const struct eval_run *run = &where->run;
     size_t bytes;
@@ -59,7 +59,7 @@ static int run_sample(struct where *where) {
     struct eval_prompt prompt = {0};
     struct kvc_error error;
     bool warned = false;
-    /* The length is the sample's own, so that nothing is cut. */
+    /* the length is the sample's own, so that nothing is cut */
     enum kvc_status made = make_sample(&maker, &sample, &error);
     if (made == KVC_OK)
         made = eval_prompt_make(&run->prompter, &sample, task.manner, &prompt, &error);

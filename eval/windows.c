@@ -67,7 +67,7 @@ enum kvc_status eval_measure_perplexity(struct eval_window *window, struct kvc_e
     }
     for (size_t i = window->prompt; i < window->count && status == KVC_OK; i++) {
         loss += cli_loss(logits, vocab, window->tokens[i]);
-        if (i + 1 < window->count) /* the last token is only scored */
+        if (i + 1 < window->count) /* the last token is only scored, not processed */
             status = kvc_decode(&session, &window->tokens[i], 1, logits, NULL, error);
     }
     if (status == KVC_OK) {
@@ -77,7 +77,7 @@ enum kvc_status eval_measure_perplexity(struct eval_window *window, struct kvc_e
         reply->read_bytes = stats.read_bytes;
         reply->steps = stats.decode_steps;
         window->score = loss / (double)reply->tokens;
-        if (!isfinite(window->score)) /* a logit near the limits of float32 */
+        if (!isfinite(window->score)) /* true if a logit was near the limits of float32 */
             status = kvc_fail(error, KVC_INPUT, "the model gives a token of the text probability 0");
     }
     kvc_session_close(session);
@@ -90,7 +90,7 @@ enum { FIDELITY_STEPS = 64 };
 
 static void free_fidelity(void *state) { fidelity_close(state); }
 
-/* Runs the full cache once for all policies of a window. */
+/* Runs the full cache once, for all policies of a window. */
 static enum kvc_status open_fidelity(struct eval_window *window, struct kvc_error *error) {
     struct eval_run *run = window->run;
     struct fidelity *fidelity = &run->fidelity;
@@ -139,7 +139,7 @@ enum kvc_status eval_measure_fidelity(struct eval_window *window, struct kvc_err
                 status = kvc_fail(error, KVC_INPUT, "the value \"%s\" is not finite", values[i].name);
         }
         window->value_count = sizeof values / sizeof *values;
-        window->score = fmin(1, score.recall_mean); /* the mean of shares can exceed 1 by rounding */
+        window->score = fmin(1, score.recall_mean); /* by rounding, a mean of fractions can exceed 1 */
         reply->tokens = fidelity->steps;
         reply->entries = score.entries;
         reply->held_bytes = score.held_bytes;

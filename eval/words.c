@@ -1,4 +1,4 @@
-/* words.c - the word lists of the tasks: common nouns, adjectives and verbs, without duplicates. */
+/* words.c - the word list of the tasks: common nouns, adjectives and verbs, each of them once. */
 #include "eval/task.h"
 
 static const char *const nouns[] = {

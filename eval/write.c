@@ -1,4 +1,4 @@
-/* write.c - helpers of tasks: the most likely token, and results as JSON and CSV files in a folder. */
+/* write.c - helpers of tasks: find the most likely token, and write results as JSON and CSV files in a folder. */
 #include "eval/eval.h"
 
 #include <stdlib.h>
@@ -54,7 +54,7 @@ int eval_write(const struct cli_command *command, const char *folder, const char
         status = cli_json_print(command, json_incref(json), files[0].stream);
     if (status == KVC_OK)
         csv(task, files[1].stream);
-    /* If the disk is full, the incomplete file is committed first and fails, so that neither appears. */
+    /* if the disk is full, committing the incomplete file first fails, so that neither file appears */
     const int first = status == KVC_OK && fflush(files[0].stream) == 0;
     for (int i = 0; i < 2 && status == KVC_OK; i++)
         status = cli_file_commit(command, &files[i ? !first : first]);

@@ -1,8 +1,7 @@
-/* generate.c - the shortest program on libkvcull: loads a model and answers a prompt from a bounded cache.
+/* generate.c - the shortest program that uses libkvcull: loads a model and answers a prompt with a bounded cache.
  *
  *     cc generate.c $(pkg-config --cflags --libs kvcull) -o generate
- *     ./generate MODEL "a prompt" snapkv:budget=256
- */
+ *     ./generate MODEL "a prompt" snapkv:budget=256 */
 #include <kvcull.h>
 
 #include <stdio.h>

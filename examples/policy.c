@@ -1,4 +1,4 @@
-/* policy.c - a policy that is written outside the library and registered at run time.
+/* policy.c - a policy that is not part of the library and is registered at run time.
  *
  * "fade" keeps the entries that the prompt's last queries attended to. The older an entry, the lower its score. The
  * example shows that a policy can compute on the backend (window mass and selection) and on the host (fading).

@@ -1,8 +1,7 @@
 /* sessions.c - decodes several sessions of one model in one batch, each with its own policy. Batching changes no
- * result: each session's logits have the same hash as when it runs alone.
+ * result: the hash of a session's logits is the same as if the session ran alone.
  *
- *     ./sessions MODEL "a prompt" full streaming:budget=64 morphkv:budget=64
- */
+ *     ./sessions MODEL "a prompt" full streaming:budget=64 morphkv:budget=64 */
 #include <kvcull.h>
 
 #include <inttypes.h>

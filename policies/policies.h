@@ -110,8 +110,8 @@ static inline uint32_t kvc_ring_filled(const struct kvc_stage_info *info, uint32
 
 enum kvc_status kvc_check_window(const struct kvc_values *values, struct kvc_error *error);
 uint32_t kvc_window_queries(const struct kvc_values *values);
-uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held); /* returns the budget, which is larger than
-                                                                             * the window */
+/* Returns the budget, which is larger than the window. */
+uint64_t kvc_window_budget(const struct kvc_values *values, uint64_t held);
 /* Returns the number of this turn's queries in the window. */
 uint32_t kvc_window_rows(const struct kvc_values *values, const struct kvc_stage_info *info);
 /* A `bound` function: the budget plus one entry for each decode step. */

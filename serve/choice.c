@@ -7,8 +7,8 @@
 #include "core/base/assert.h"
 
 void serve_choice_free(struct serve_choice *choice) {
-    kvc_session_close(choice->session); /* usually NULL already, because the engine thread closes the session and the
-                                         * sampler */
+    /* usually NULL already, because the engine thread closes the session and the sampler */
+    kvc_session_close(choice->session);
     kvc_sampler_close(choice->sampler);
     kvc_hash_close(choice->hash);
     serve_reader_free(&choice->reader);

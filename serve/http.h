@@ -81,8 +81,8 @@ enum MHD_Result serve_stream(struct serve_exchange *exchange);
 
 /* listen.c */
 int serve_listen(struct serve *serve, int *listener, int *port);
-unsigned serve_connections(const struct serve *serve); /* returns the maximum number of connections, which the limit of
-                                                        * open files determines */
+/* Returns the maximum number of connections, which the limit of open files determines. */
+unsigned serve_connections(const struct serve *serve);
 /* Returns true if requests may use this Host header. `host` is NULL if the request has none. */
 bool serve_host_allowed(const struct serve *serve, const char *host);
 

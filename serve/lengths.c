@@ -89,8 +89,7 @@ bool serve_length_limit(struct serve_request *request, uint64_t prompt, struct s
     request->limit = serve->context ? serve->context - prompt : INT32_MAX;
     if (wanted >= 0)
         request->limit = cli_min(request->limit, (uint64_t)wanted);
-    else if (prompt + SERVE_STEP <= original) /* with longrope, the answer ends where the short factors stop being
-                                               * valid */
+    else if (prompt + SERVE_STEP <= original) /* longrope: the answer ends where the short factors end */
         request->limit = cli_min(request->limit, original - prompt);
     if (options->most >= 0)
         request->limit = cli_min(request->limit, (uint64_t)options->most);
@@ -104,8 +103,8 @@ bool serve_length_check(struct serve_request *request, struct serve_error *error
     uint64_t bytes = 0;
     if (!serve_length_limit(request, prompt, error))
         return false;
-    const uint64_t part = cli_min(request->limit, SERVE_STEP - prompt % SERVE_STEP); /* reserves memory up to the end of
-                                                                                      * a block of 256 entries */
+    /* reserves memory up to the end of a block of 256 entries */
+    const uint64_t part = cli_min(request->limit, SERVE_STEP - prompt % SERVE_STEP);
     request->promise = request->values.max_tokens < 0 ? part : request->limit;
     for (;;) {
         if (serve_forecast(serve, request->spec, prompt, request->promise, &bytes, &cause) != KVC_OK)

@@ -57,8 +57,8 @@ static int open_model(struct serve *serve) {
         return status;
     serve->info = kvc_model_info(serve->model);
     serve->context = options->common.context ? (uint64_t)options->common.context : serve->info->trained_context;
-    const uint64_t available = cli_available(), packed = serve->info->packed_bytes; /* memory that the first session
-                                                                                     * allocates */
+    /* packed: memory that the first session allocates */
+    const uint64_t available = cli_available(), packed = serve->info->packed_bytes;
     serve->memory = options->memory           ? options->memory
                     : available == UINT64_MAX ? (uint64_t)4 << 30
                                               : (available > packed ? available - packed : 0) / 2;

@@ -263,21 +263,18 @@ void serve_model_json(struct serve_text *text, const struct serve *serve);
 
 /* message.c: the message of a chat's answer. */
 void serve_message_put(struct serve_text *text, const struct serve_choice *choice);
-bool serve_message_news(const struct serve_choice *choice);                     /* returns true if a part is not sent
-                                                                                 * yet */
+bool serve_message_news(const struct serve_choice *choice);                     /* true: a part is not sent yet */
 void serve_message_delta(struct serve_text *text, struct serve_choice *choice); /* appends the next part */
 
 /* choice.c: converts tokens to text. */
-enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_error *error); /* opens the choice's
-                                                                                             * sampler */
+enum kvc_status serve_choice_sampler(struct serve_choice *choice, struct kvc_error *error); /* opens its sampler */
 /* Gives the request's grammar to the sampler. Call it when the prompt is computed and echoed. */
 enum kvc_status serve_choice_begin(struct serve_choice *choice, struct kvc_error *error);
 enum kvc_status serve_choice_token(struct serve_choice *choice, int32_t token, const float *logits, bool *stopped,
                                    struct kvc_error *error);
 enum kvc_status serve_choice_echo(struct serve_choice *choice, struct kvc_error *error);
 bool serve_choice_record(struct serve_choice *choice, int32_t token, const float *logits);
-bool serve_choice_news(struct serve_choice *choice); /* reads the new text; returns true if a stream can send
-                                                      * something */
+bool serve_choice_news(struct serve_choice *choice); /* reads the new text; true: a stream can send something */
 /* Reads the rest of the text. Returns why the answer ended: `why` or, if it ends with a call, "tool_calls". */
 const char *serve_choice_end(struct serve_choice *choice, const char *why);
 void serve_choice_free(struct serve_choice *choice);

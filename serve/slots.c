@@ -89,8 +89,8 @@ int serve_slots_check(struct serve *serve) {
     if (cli_ranks() && kvc_ranks_count(cli_ranks()) > 1)
         return cli_error(serve->command, KVC_USAGE,
                          "--sessions %s: sessions that several processes share cannot be saved", folder);
-    if (mkdir(folder, 0700) != 0 && errno != EEXIST) /* no access for others, because sessions contain the
-                                                      * conversation's text */
+    /* no access for others, because sessions contain the conversation's text */
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
         return cli_error(serve->command, KVC_RESOURCE, "--sessions %s: cannot be created: %s", folder, strerror(errno));
     if (stat(folder, &what) != 0 || !S_ISDIR(what.st_mode) || access(folder, R_OK | W_OK | X_OK) != 0)
         return cli_error(serve->command, KVC_INPUT, "--sessions %s: must be a folder that can be read and written",

@@ -18,8 +18,7 @@ void serve_text_put(struct serve_text *text, const char *string);
 __attribute__((format(printf, 2, 3))) void serve_text_print(struct serve_text *text, const char *format, ...);
 /* Appends a JSON string with its quotes. Invalid UTF-8 becomes U+FFFD. */
 void serve_text_string(struct serve_text *text, const char *data, size_t bytes);
-void serve_text_number(struct serve_text *text, double number); /* appends the number as JSON; null if it is not
-                                                                 * finite */
+void serve_text_number(struct serve_text *text, double number); /* as JSON; null if not finite */
 void serve_text_free(struct serve_text *text);
 
 #endif

@@ -91,8 +91,8 @@ void *kvc_cpu_scratch(struct kvc_cpu *cpu, unsigned thread, size_t bytes);
 /* Returns zeroed memory, 64-byte aligned. Large allocations are mapped, so that freeing them returns them to the
  * system. */
 void *kvc_host_alloc(size_t bytes);
-void kvc_host_free(void *memory, size_t bytes); /* frees memory of kvc_host_alloc; `bytes` is the size passed there;
-                                                 * NULL is allowed */
+/* Frees memory of kvc_host_alloc; `bytes` is the size passed there; NULL is allowed. */
+void kvc_host_free(void *memory, size_t bytes);
 
 /* Areas are aligned pieces of memory that may become huge pages (areas.c). */
 #define KVC_AREA_BYTES ((size_t)2 << 20)
@@ -135,8 +135,8 @@ void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *for
 #define KVC_CPU_FILL(NAME, name, build) void kvc_cpu_fill_##name(struct kvc_ops *table);
 KVC_CPU_PATHS(KVC_CPU_FILL)
 #undef KVC_CPU_FILL
-bool kvc_cpu_path_runs(enum kvc_cpu_path path); /* true if the instruction set is part of this build and this CPU
-                                                 * supports it */
+/* Returns true if the instruction set is part of this build and this CPU supports it. */
+bool kvc_cpu_path_runs(enum kvc_cpu_path path);
 const char *kvc_cpu_path_name(enum kvc_cpu_path path);
 /* Returns the kernels for integer attention (simd/integers). */
 const struct kvc_integer_kernels *kvc_cpu_path_integers(enum kvc_cpu_path path);
@@ -145,8 +145,8 @@ kvc_pack_rows *kvc_cpu_path_pack(enum kvc_cpu_path path);
 /* Finds the instruction set called `name`. If `name` is NULL, the variable KVCULL_CPU gives the name; if that is unset,
  * the best instruction set is chosen. */
 enum kvc_status kvc_cpu_path_find(const char *name, enum kvc_cpu_path *path, struct kvc_error *error);
-enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error); /* replaces operations for
-                                                                                  * --math=fast */
+/* Replaces operations for --math=fast. */
+enum kvc_status kvc_cpu_fill_fast(struct kvc_cpu *cpu, struct kvc_error *error);
 
 static inline void *kvc_span_data(struct kvc_span span) {
     KVC_ASSERT(span.buffer && span.offset <= span.buffer->bytes);

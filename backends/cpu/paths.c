@@ -110,11 +110,11 @@ static unsigned x86_extensions(void) {
     if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE) || !(c & bit_FMA) || !(c & bit_F16C))
         return 0;
     __asm__("xgetbv" : "=a"(saved), "=d"(d) : "c"(0));
-    if ((saved & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2)) /* the system saves XMM
-                                                                                                * and YMM */
+    /* XMM and YMM are saved */
+    if ((saved & 0x06) != 0x06 || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(b & bit_AVX2))
         return 0;
     has = HAS_AVX2;
-    if ((saved & 0xe0) == 0xe0 && (b & avx512) == avx512) /* the system saves ZMM and masks */
+    if ((saved & 0xe0) == 0xe0 && (b & avx512) == avx512) /* ZMM and masks are saved */
         has |= c >> 11 & 1 ? HAS_AVX512 | HAS_AVX512_VNNI : HAS_AVX512;
     /* the CPU has AMX tiles and their byte products; the system saves tile shapes and contents */
     if ((has & HAS_AVX512_VNNI) && (d >> 24 & 3) == 3 && (saved >> 17 & 3) == 3)

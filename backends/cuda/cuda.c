@@ -282,8 +282,7 @@ static enum kvc_status cuda_open(const char *path, unsigned index, int threads, 
     *device = NULL;
     if (count == 0)
         return kvc_fail(error, KVC_RESOURCE, "no CUDA device: %s; --backend cpu runs anywhere", why);
-    for (index = path ? 0 : index; path && index < (unsigned)count; index++) { /* finds a device by a part of its
-                                                                                * name */
+    for (index = path ? 0 : index; path && index < (unsigned)count; index++) { /* compares parts of names */
         char text[160];
         uint64_t bytes;
         if (cuda_describe((int)index, text, sizeof text, &bytes, NULL) == cudaSuccess && strcasestr(text, path))

@@ -239,8 +239,7 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
     for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP)
         was[r] = head.order[r];
     KVC_BARRIER();
-    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* `low` becomes the number of kept indices below
-                                                                        * r */
+    for (kvc_u32 r = KVC_LOCAL_ID(); r < head.count; r += KVC_GROUP) { /* low: number of kept indices below r */
         low = kvc_indices_below(indices, kept, r, low);
         head.order[low < kept && indices[low] == r ? low : kept + (r - low)] = was[r];
     }

@@ -236,8 +236,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_pairs(KVC_GLOBAL const kvc_u16 *h, bool ha
     }
     return p;
 }
-KVC_DEVICE struct kvc_lanes kvc_lanes_bytes(KVC_GLOBAL const kvc_u8 *q, float d) { /* Returns d times the signed
-                                                                                    * bytes. */
+KVC_DEVICE struct kvc_lanes kvc_lanes_bytes(KVC_GLOBAL const kvc_u8 *q, float d) { /* d times the signed bytes */
     uint2 v = kvc_load_bytes(q);
     struct kvc_lanes p;
     for (int i = 0; i < 8; i++)

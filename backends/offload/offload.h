@@ -145,16 +145,16 @@ uint32_t kvc_offload_read_status(struct kvc_offload *offload, uint32_t count, ui
 /* Functions that build a launch. Arguments are added in the kernel's order. */
 struct kvc_launch kvc_launch_of(enum kvc_kernel kernel);
 void kvc_launch_handle(struct kvc_launch *launch, void *handle);
-void kvc_launch_buffer(struct kvc_launch *launch, const struct kvc_buffer *buffer); /* adds a pointer to the buffer, or
-                                                                                     * NULL if the buffer is NULL */
-void kvc_launch_span(struct kvc_launch *launch, struct kvc_span span);              /* adds a span of 4-byte values */
+/* Adds a pointer to the buffer, or NULL if the buffer is NULL. */
+void kvc_launch_buffer(struct kvc_launch *launch, const struct kvc_buffer *buffer);
+void kvc_launch_span(struct kvc_launch *launch, struct kvc_span span); /* adds a span of 4-byte values */
 void kvc_launch_word(struct kvc_launch *launch, uint32_t word);
 void kvc_launch_wide(struct kvc_launch *launch, uint64_t wide);
 void kvc_launch_real(struct kvc_launch *launch, float real);
 void kvc_launch_lists(struct kvc_launch *launch, const struct kvc_lists *lists);
 void kvc_launch_arena(struct kvc_launch *launch, const struct kvc_arena *arena);
-void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads); /* adds a read list; NULL if there
-                                                                                      * is none */
+/* Adds a read list; NULL if there is none. */
+void kvc_launch_reads(struct kvc_launch *launch, const struct kvc_read_list *reads);
 #include "backends/offload/push.h"
 /* Run a launch. kvc_launch_groups is for group kernels and runs x * y * z groups. kvc_launch_items is for other kernels
  * and runs x work-items along the first dimension. Both do nothing if a size is 0. */

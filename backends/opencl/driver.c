@@ -31,8 +31,8 @@ static void driver_check(struct kvc_offload *offload, cl_int code, const char *w
         return;
     kvc_offload_failed(offload, KVC_RESOURCE, "%s: %s (OpenCL error %d)", what, kvc_opencl_error(code), (int)code);
     offload->lost = true;
-    opencl->cl.clFinish(opencl->queue); /* waits, because running commands may still read a mapped model, which is
-                                         * unmapped next */
+    /* waits, because running commands may still read a mapped model, which is unmapped next */
+    opencl->cl.clFinish(opencl->queue);
 }
 
 static enum kvc_status allocate(struct kvc_offload *offload, enum kvc_memory_kind kind, size_t bytes, const void *host,

@@ -140,8 +140,7 @@ static enum kvc_status opencl_check(struct kvc_opencl *opencl, struct kvc_error 
 static enum kvc_status open_device(const char *path, unsigned index, int threads, enum kvc_math math,
                                    struct kvc_device **opened, struct kvc_error *error) {
     struct kvc_opencl *opencl = calloc(1, sizeof *opencl);
-    const char *lose = getenv("KVCULL_OPENCL_LOSE"), *most = getenv("KVCULL_OPENCL_MOST"); /* environment variables for
-                                                                                            * tests */
+    const char *lose = getenv("KVCULL_OPENCL_LOSE"), *most = getenv("KVCULL_OPENCL_MOST"); /* for tests */
     const char *memory = getenv("KVCULL_OPENCL_MEMORY"), *checks = getenv("KVCULL_OPENCL_CHECKS");
     enum kvc_status status;
     uint64_t environment;

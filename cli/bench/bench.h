@@ -49,10 +49,10 @@ struct bench_decode { /* one policy at one batch size */
     uint64_t prompt, batch;
     double *seconds; /* [generate] seconds of each step */
     double median, mean, quarter[BENCH_QUARTERS];
-    double relative;                   /* median over the steps of the ratio of its time to the first policy's time */
-    uint64_t read_bytes, select_bytes; /* read_bytes: cache bytes that a step reads; select_bytes: the part of them that
-                                        * is read to choose entries */
-    double expected_read_bytes;        /* as the methods' formulas predict */
+    double relative; /* median over the steps of the ratio of its time to the first policy's time */
+    /* read_bytes: cache bytes that a step reads; select_bytes: the part of them that is read to choose entries */
+    uint64_t read_bytes, select_bytes;
+    double expected_read_bytes; /* as the methods' formulas predict */
     enum kvc_expected read_kind;
     uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* bytes at the first, middle and last step */
     uint64_t peak_bytes;

@@ -78,8 +78,7 @@ class CacheView {
             const span = this.spans[i];
             if (span.held === held[i]) continue;
             span.held = held[i];
-            span.dataset.held = Math.ceil(held[i] / 10); /* only ten shades, so that the browser can share their
-                                                          * styles */
+            span.dataset.held = Math.ceil(held[i] / 10); /* ten shades, so that the browser can share their styles */
         }
     }
 

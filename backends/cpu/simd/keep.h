@@ -337,8 +337,8 @@ static void shares(struct kvc_device *device, const struct kvc_shares *args) {
     size_t padded = 0;
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         const uint32_t count = ((const uint32_t *)lists->count->data)[h];
-        share[h] = args->tail < count ? count - (uint32_t)args->tail : 0; /* at first, a head's share is all entries
-                                                                           * that may be chosen */
+        /* at first, a head's share is all entries that may be chosen */
+        share[h] = args->tail < count ? count - (uint32_t)args->tail : 0;
         all += share[h];
         padded += (share[h] + LANES - 1) / LANES * LANES;
     }

@@ -148,8 +148,7 @@ KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read
                 m = kvc_max(m, t.score[n][w * 32 + lane]);
         for (int w = 16; w > 0; w /= 2)
             m = kvc_max(m, __shfl_xor_sync(0xffffffffu, m, w));
-        m = __shfl_sync(0xffffffffu, m, 0); /* if a score is NaN, the lanes' results may differ, so all use that of lane
-                                             * 0 */
+        m = __shfl_sync(0xffffffffu, m, 0); /* if a score is NaN, results may differ, so all use lane 0's */
         for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
             if (mask[w] >> lane & 1) {
                 float p = kvc_exp(t.score[n][w * 32 + lane] - m);

@@ -23,8 +23,7 @@
 KVC_BLOCK_TYPES(SMALL_BATCH_ROWS, )
 
 static const struct {
-    void (*rows[3])(const struct kvc_int8_call *call, size_t row, size_t first, size_t last); /* functions for 1, 2 and
-                                                                                               * 4 rows */
+    void (*rows[3])(const struct kvc_int8_call *call, size_t row, size_t first, size_t last); /* for 1, 2 and 4 rows */
 } small_batch_by_type[KVC_TYPES] = {
 #define SMALL_BATCH_BY_TYPE(a, NAME, name, ...)                                                                        \
     [KVC_##NAME] = {{small_batch_1_##name, small_batch_2_##name, small_batch_4_##name}},

@@ -128,8 +128,8 @@ INLINE void tile_places(const int rows, const struct run *r, size_t tile, float 
  * as many waiting sums are added as the binary number j has ones at its end. */
 INLINE void run_tiles(const int rows, struct run *r) {
     _Alignas(64) float inner[(TREE_LEVELS + 1) * TILE_FLOATS];
-    float *waiting[2][TREE_LEVELS + 1]; /* for this tile, and for the previous tile, whose last merge is still to be
-                                         * done */
+    /* for this tile, and for the previous tile, whose last merge is still to be done */
+    float *waiting[2][TREE_LEVELS + 1];
     const float *a = r->rows, *b = r->outputs, *bk = b;
     vf sum[TILE_ROWS][TILE_VECTORS];
     struct merge merge = {.adds = 0};

@@ -31,10 +31,8 @@
 
 /* A thread's scratch memory. It follows the thread's piece of a panel. */
 struct wide_area {
-    kvc_i32 sum[2][PRODUCTS][SQUARE];                    /* sums of the square that is being multiplied, and of the
-                                                          * previous one */
-    float to[WIDE_TILES][WIDE_OUTPUTS * WIDE_TILE_ROWS]; /* the outputs of each tile; the rows of an output are
-                                                          * contiguous */
+    kvc_i32 sum[2][PRODUCTS][SQUARE];                    /* sums of the current square and of the previous one */
+    float to[WIDE_TILES][WIDE_OUTPUTS * WIDE_TILE_ROWS]; /* the outputs of each tile, one output after another */
 };
 
 /* A square whose sums are complete. */
