@@ -28,8 +28,8 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .summary = "snapkv with a layer's budget divided among its heads by their scores",
     .paper = "Ada-KV, arXiv:2407.11550",
     .idea = "Some heads attend to few tokens, others to many. The total budget of a layer goes to the highest scores "
-            "over all its heads. A head's budget is the number of these that it has, mixed with a floor that every "
-            "head gets. Heads hold different numbers of entries, and memory is freed head by head.",
+            "over all its heads. A head's budget is the number of these scores that it has, mixed with a floor that "
+            "every head gets. Heads hold different numbers of entries, and memory is freed head by head.",
     .formula = "share_g = how many of the layer's H_kv (B - w) highest snapkv scores are in head g (of equal scores "
                "the lower head wins, then the lower index); head g keeps its top round(floor (B - w) + (1 - floor) "
                "share_g), and the last w",

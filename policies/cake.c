@@ -177,9 +177,9 @@ const struct kvc_policy_class kvc_policy_cake = {
     .paper = "CAKE, arXiv:2503.12491",
     .idea = "Layers need different amounts of memory. A layer gets a larger share if its last queries spread their "
             "attention widely, and if their attention to an entry changes from query to query. The shares are computed "
-            "again after every layer of the prompt: the layers so far share the whole cache, and shrink as more layers "
-            "follow. Within a layer, the entries whose attention probabilities have the highest mean and variance are "
-            "kept.",
+            "again after every layer of the prompt: the layers computed so far share the whole cache, and their shares "
+            "shrink as more layers follow. Within a layer, the entries whose attention probabilities have the highest "
+            "mean and variance are kept.",
     .formula = "per layer, over the last w queries and the entries older than they: disp = -sum a log(a + 1e-10), var "
                "= variance over the queries, both summed over entries and query heads; P = disp^(1/tau1) var^(1/tau2); "
                "layer l's budget is about P_l / (sum of P so far) L (B - w), plus w; score of an entry = mean + gamma "
@@ -188,12 +188,13 @@ const struct kvc_policy_class kvc_policy_cake = {
               "entry and KV head for its score. During the prompt, the layers so far hold up to L B in all.",
     .traffic = "B + generated entries per generated token, on average over the layers",
     .differences = "There is one score per KV head. The window of the newest w entries of each layer is outside the "
-                   "budget that P divides. A share as budget counts from what the first of its layers holds. If all P "
-                   "are 0 (window=1), layers share evenly. A prompt longer than the budget is cut; the authors' code "
-                   "cuts a prompt longer than budget and window together.",
+                   "budget that P divides. A budget given as a share is a share of the entries that the first of its "
+                   "layers holds. If all P are 0 (window=1), layers share evenly. A prompt longer than the budget is "
+                   "cut; the authors' code cuts only prompts longer than budget plus window.",
     .second_turn =
         "As snapkv. The shares are computed again from this turn's queries. A layer's share is at most the number of "
-        "entries that it holds, and a share as budget counts from what the first of the layers holds.",
+        "entries that it holds, and a budget given as a share is a share of the entries that the first of the layers "
+        "holds.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = kvc_check_window,

@@ -35,9 +35,9 @@ const struct kvc_policy_class kvc_policy_chunkkv = {
     .name = "chunkkv",
     .summary = "keeps or evicts neighbouring entries together, by another method's scores",
     .paper = "ChunkKV, arXiv:2502.00299",
-    .idea = "A word is several tokens and a statement several words, so single entries of them say little. The prompt "
-            "is cut into chunks of neighbours. A chunk's score is the mean score of its entries. The best chunks are "
-            "kept whole, together with the window.",
+    .idea = "A word has several tokens, and a statement several words, so a single entry says little. The prompt is "
+            "cut into chunks of neighbours. A chunk's score is the mean score of its entries. The best chunks are kept "
+            "whole, together with the window.",
     .formula = "s_j: snapkv's window mass, or the score of knorm, keydiff or random (`scorer`); chunks of `chunk` "
                "entries from the first entry on, without the last w; the last chunk may be shorter; score_j = the mean "
                "of s over j's chunk; kept = top B - w, and the last w; of the last chunk that is taken, only the first "

@@ -78,9 +78,10 @@ const struct kvc_policy_class kvc_policy_compactor = {
     .paper = "Compactor, arXiv:2507.08143",
     .idea =
         "The question is not known yet, but two things still speak for an entry. First, its key may point in a "
-        "direction that the others do not: its statistical leverage measures how much of the space spanned by the keys "
-        "would be lost with it. Second, the text around it may attend to it: the prompt is cut into chunks, in which "
-        "every query attends to every key, including later ones. Both scores are brought to the same scale and added.",
+        "direction in which no other key points. The statistical leverage of the key measures how much of the space "
+        "spanned by the keys would be lost without it. Second, the text around the entry may attend to it. To measure "
+        "this, the prompt is cut into chunks, and every query of a chunk attends to every key of the chunk, including "
+        "later keys. Both scores are brought to the same scale and added.",
     .formula =
         "all entries but the first `sinks` and the last `recent` are scored, n of each list. x_j: the key before RoPE "
         "minus the mean of all; G = sum of x x^T + 0.01 I; l_j = x_j . G^-1 x_j. Chunks of `chunk` of the turn's "
@@ -93,13 +94,13 @@ const struct kvc_policy_class kvc_policy_compactor = {
               "float32, the queries of one layer",
     .traffic = "B + generated entries per generated token",
     .differences =
-        "Leverage is that of the keys themselves; the paper and the authors' code first project them to 48 "
-        "random channels. Its matrix covers all keys, as in kvpress; the authors' engine makes one for "
-        "every 512. The softmax of the last chunk covers its own entries, however few. kvpress fills that chunk "
-        "up to its whole length: it gives the added keys a logit of -1e-9 (not -1e9), so they take part of "
-        "every query's attention, and adds as many queries that attend to all keys equally. Its scores in "
-        "the last chunk are therefore not those of the formula, and one entry in eight differs. The method "
-        "does not calibrate how much compression a context bears.",
+        "The leverage is that of the keys themselves; the paper and the authors' code first project the keys to 48 "
+        "random channels. The matrix of the leverage covers all keys, as in kvpress; the authors' engine makes one "
+        "matrix for every 512 keys. The softmax of the last chunk covers its own entries, however few. kvpress fills "
+        "that chunk up to its whole length: it gives the added keys a logit of -1e-9 (not -1e9), so these take part of "
+        "every query's attention, and it adds as many queries, which attend to all keys equally. So its scores in the "
+        "last chunk are not those of the formula, and one entry in eight differs. This method does not adapt the "
+        "compression to the context, as the paper's calibration does.",
     .second_turn = "Leverage is computed over old and new entries. Attention is what the queries of an entry's own "
                    "turn gave it. Entries of generated tokens have no such attention, and count as the mean.",
     .channels = true,

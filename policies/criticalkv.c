@@ -102,9 +102,10 @@ const struct kvc_policy_class kvc_policy_criticalkv = {
     .name = "criticalkv",
     .summary = "half by another method's scores, half by these scores times the value's effect on the output",
     .paper = "CriticalKV, arXiv:2502.03805",
-    .idea = "An entry matters as much as the layer's output changes without it: its attention times the length of its "
-            "value after the output projection. Another method's scores estimate the future attention. They may be "
-            "wrong, so a first part of the budget goes by the scores alone, and the rest by the product.",
+    .idea = "An entry matters as much as the layer's output would change without it. This change is its attention "
+            "times the length of its value after the output projection. Another method's scores estimate the future "
+            "attention. These scores may be wrong, so they alone decide about a first part of the budget, and the "
+            "product decides about the rest.",
     .formula = "s_j: snapkv's pooled window mass divided by w and by the number of the group's heads, or the score of "
                "knorm, keydiff or random, or of expected with sinks=4 and values=off (`scorer`); N_j = mean over the "
                "group's heads of |W_o v_j|_1, W_o being the head's columns of the output projection; S: the top "

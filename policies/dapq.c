@@ -184,18 +184,14 @@ const struct kvc_policy_class kvc_policy_dapq = {
     .traffic = "B + generated entries per generated token; content=draft computes the prompt twice",
     .differences =
         "Each KV head has one selection, from its group's sum. With per=head, each query head has one, as in the "
-        "paper. The "
-        "paper's pseudo tokens are "
-        "the first 4 and the last 28 of the prompt (content=ends). In a chat template the first tokens are control "
-        "tokens. With them as pseudo tokens, the method is worse than snapkv. The first tokens of the user's text are "
-        "no "
-        "better. "
-        "The default is content=tail. content=draft does not work in parallel runs. A replay supplies the rows of "
-        "the pseudo tokens (docs/measured/dapq.md). Pseudo rows of one layer are removed before the next layer is "
-        "computed. Scores are "
-        "pooled as those of snapkv; the paper's formula names no pooling (kernel=1), but its baselines pool. Of 40 "
-        "questions about texts of 2,000 tokens, the bundled model answers 0.47 with kernel=1 and 0.88 with kernel=7 at "
-        "a budget of 64 (content=ends); with snapkv it answers 0.80 (docs/measured/needle.md).",
+        "paper. The paper's pseudo tokens are the first 4 and the last 28 of the prompt (content=ends). In a chat "
+        "template the first tokens are control tokens. With them as pseudo tokens, the method is worse than snapkv. "
+        "The first tokens of the user's text are no better. The default is therefore content=tail. content=draft does "
+        "not work in parallel runs. A replay supplies the rows of the pseudo tokens (docs/measured/dapq.md). Pseudo "
+        "rows of one layer are removed before the next layer is computed. Scores are pooled as in snapkv; the paper's "
+        "formula has no pooling (kernel=1), but its baselines pool. Of 40 questions about texts of 2,000 tokens, the "
+        "bundled model answers 0.47 with kernel=1 and 0.88 with kernel=7 at a budget of 64 (content=ends); with snapkv "
+        "it answers 0.80 (docs/measured/needle.md).",
     .second_turn = "Pseudo tokens are copies of the turn's tokens, and run after its prompt. They choose among old and "
                    "new entries. There are none while N is at most B.",
     .stages = KVC_STAGE_PROMPT,

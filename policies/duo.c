@@ -280,8 +280,10 @@ const struct kvc_policy_class kvc_policy_duo = {
                "last `recent` tokens. With sparsity, the round(sparsity L H_kv) lowest scores stream, of equal ones "
                "the later layer and head",
     .memory =
-        "n entries of a head that keeps everything, sinks + recent of one that streams (one more within a decode step)",
-    .traffic = "n and sinks + recent + 1 entries per generated token",
+        "n entries in a head that keeps everything, sinks + recent entries in a head that streams (one more within a "
+        "decode step)",
+    .traffic = "per generated token, n entries in a head that keeps everything, and sinks + recent + 1 in a head that "
+               "streams",
     .differences = "Each KV head has one score. Keys keep their original positions. The scores are used as they are; "
                    "the training that finds them is not included.",
     .second_turn = "Streaming heads keep the first turn's sinks and the newest entries.",

@@ -62,10 +62,10 @@ const struct kvc_policy_class kvc_policy_expected = {
     .summary = "entries that future queries will attend to, by the mean and covariance of the prompt's queries",
     .paper = "Expected Attention, arXiv:2510.00636",
     .idea =
-        "The queries that will need an entry do not exist yet, but the prompt's queries are distributed much as they "
-        "will be. The method takes their mean and covariance before rotation, and rotates both by the mean rotation of "
+        "The queries that will need an entry do not exist yet, but they will be distributed much like the prompt's "
+        "queries. The method takes their mean and covariance before rotation, and rotates both by the mean rotation of "
         "the next `future` positions. For normally distributed queries, this gives the attention that each key can "
-        "expect. That attention, times the length of the value, is what the output would miss without the entry.",
+        "expect. This attention times the length of the value estimates what the output would lose without the entry.",
     .formula =
         "mu, C: mean and covariance of the prompt's queries at positions from `sinks` on, before RoPE; R: the mean of "
         "RoPE's rotations at positions n .. n + future - 1; for each query head s_j = (k_j . R mu) / sqrt(d) + k_j . "
@@ -78,7 +78,8 @@ const struct kvc_policy_class kvc_policy_expected = {
     .differences = "The covariance is the mean of the products minus the product of the means, in float32. A soft cap "
                    "of the model's scores is left out, as in the authors' code. The paper's budgets per head are "
                    "missing (the authors' code has them in another press).",
-    .second_turn = "The mean and covariance are those of its own prompt's queries. Old and new entries are scored.",
+    .second_turn = "The mean and covariance are those of the queries of this turn's prompt. Old and new entries are "
+                   "scored.",
     .channels = true,
     .stages = KVC_STAGE_PROMPT,
     .options = options,

@@ -155,21 +155,20 @@ const struct kvc_policy_class kvc_policy_fastkv = {
     .name = "fastkv",
     .summary = "snapkv; above one layer, only the prompt's important tokens are computed",
     .paper = "FastKV, arXiv:2502.01068",
-    .idea = "In the upper half of a model, the same few tokens matter in every layer. Up to one layer, the whole "
-            "prompt is computed. Of its rows, those that the window's queries attended to most are kept, and the "
-            "layers above compute and store these alone. So prefill takes about half the time. In each layer, the "
-            "cache is cut as in snapkv.",
+    .idea = "In the upper half of a model, the same few tokens matter in every layer. Up to a certain layer, the whole "
+            "prompt is computed. The layers above it compute and store only the rows that the window's queries "
+            "attended to most. So prefill takes about half the time. In each layer, the cache is cut as in snapkv.",
     .formula = "score_j = sum over the group's heads of pool(sum over the window's queries i of a_ij); kept = top B - "
                "w, and the last w; after tsp_layer, the rows whose score, summed over KV heads, is among the top tsp - "
                "w are kept, and the last w",
     .memory = "B entries after the prompt, one more per generated token; above tsp_layer at most tsp of the prompt",
     .traffic = "B + generated entries per generated token; above tsp_layer min(B, tsp) + generated",
     .differences = "Each KV head has one selection, from its group's sum; the authors' code has no group sum. In a "
-                   "later turn, only the turn's own rows are left out. Prompts of up to tsp tokens pass all layers "
-                   "whole. Logits of prompt rows other than the last one are not those of a whole prompt. Of equal "
-                   "scores the lower position is kept; the authors' code leaves this to chance.",
-    .second_turn = "As snapkv. At most tsp of the turn's own tokens pass the upper layers, which keep the entries that "
-                   "they hold and attend to them.",
+                   "later turn, only the turn's own rows are dropped. All rows of a prompt of up to tsp tokens pass "
+                   "through all layers. Logits of prompt rows other than the last one are not those of a whole prompt. "
+                   "Of equal scores the lower position is kept; the authors' code leaves this to chance.",
+    .second_turn = "As snapkv. At most tsp of the turn's own tokens pass through the upper layers. These layers keep "
+                   "the entries that they hold, and the new tokens attend to these entries.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
     .options = options,
     .trial = "tsp=48",

@@ -47,7 +47,8 @@ const struct kvc_policy_class kvc_policy_h2o = {
     .paper = "H2O, arXiv:2306.14048",
     .idea = "A few entries, the heavy hitters, attract most of the attention. Each entry sums the attention that every "
             "query so far has given it, including the prompt's queries. By default, half of the budget goes to the "
-            "newest tokens and half to the highest sums. Each decode step evicts the lowest sum that is not recent.",
+            "newest tokens and half to the highest sums. Each decode step evicts the entry with the lowest sum that is "
+            "not recent.",
     .formula =
         "score_k = sum over all queries i so far and the group's heads of a_ik; among the entries older than "
         "the last `recent` tokens, the lowest scores are evicted until B entries are left; prompt=keep: the entries "
@@ -57,14 +58,12 @@ const struct kvc_policy_class kvc_policy_h2o = {
               "all of this per query head; with prompt=keep the prompt's entries in addition",
     .traffic = "B + 1 entries per generated token, and the sums; after the prompt its keys are read once more, to "
                "compute the probabilities of all its queries",
-    .differences = "Scores are summed over the group (per=head keeps query heads apart, as the paper does). "
-                   "prompt=keep is the H2O that MorphKV's section 1 and "
-                   "Figure 3 describe. The prompt "
-                   "attends to itself in full and is then cut; the paper evicts while it reads the prompt. As in the "
-                   "paper's algorithm 1, a score is a sum. kvpress's ObservedAttentionPress divides it by the number "
-                   "of queries that could attend to the entry, which favours new entries, and keeps no recent ones for "
-                   "sure. Attention "
-                   "in the decode steps of a joined method is not counted.",
+    .differences = "Scores are summed over the group (per=head keeps query heads apart, as the paper does). With "
+                   "prompt=keep the method is H2O as the MorphKV paper describes it (section 1 and Figure 3). The "
+                   "whole prompt attends to itself before entries are evicted; the paper evicts while it reads the "
+                   "prompt. As in the paper's algorithm 1, a score is a sum. kvpress's ObservedAttentionPress divides "
+                   "it by the number of queries that could attend to the entry, which favours new entries, and it does "
+                   "not always keep recent entries. Attention in the decode steps of a joined method is not counted.",
     .second_turn = "The sums continue. The new prompt's queries add to the sums of the entries held, and its own "
                    "entries start at 0. Then the lowest sums are evicted until B entries are left.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,

@@ -64,8 +64,9 @@ const struct kvc_policy_class kvc_policy_hsa = {
     .paper = "Hybrid sparse attention of RocketKV, arXiv:2502.14051",
     .idea = "quest reads all channels of its pages, and sparq reads a few channels of all keys. This method reads a "
             "few channels of its pages, which estimates better for the same traffic. For every page of neighbouring "
-            "entries, the smallest and the largest key value of each channel are stored. In its strongest channels, a "
-            "query uses the one of the two that its sign makes larger. Nothing is evicted.",
+            "entries, the smallest and the largest key value of each channel are stored. In each of its strongest "
+            "channels, a query uses the value that makes the product larger: the largest if the query is positive "
+            "there, otherwise the smallest. Nothing is evicted.",
     .formula = "page = ceil(sqrt(c2)) if at most c2, else 1; dims = round(d page / c2); i1 = top dims channels by the "
                "group's sum of |q|; s1 = q[i1] . (max or min)[i1] / sqrt(d sum|q[i1]| / sum|q|); read = top topk "
                "entries by the group's sum of softmax(s1), where an entry has its page's score; budget t: c2 = N / t, "

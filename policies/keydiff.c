@@ -13,9 +13,9 @@ const struct kvc_policy_class kvc_policy_keydiff = {
     .name = "keydiff",
     .summary = "the keys least similar to the mean of all keys",
     .paper = "KeyDiff, arXiv:2504.15364",
-    .idea = "A key that points in a direction of its own attracts attention. Keys that point where most others do are "
-            "alike and can stand for each other. The method compares every key with the mean of all normalized keys, "
-            "and keeps the least similar ones. It reads no query, so a prompt may be cut anywhere.",
+    .idea = "A key that points in a direction of its own attracts attention. Keys that point in the same direction as "
+            "most others are alike and can replace each other. The method compares every key with the mean of all "
+            "normalized keys, and keeps the least similar ones. It reads no query, so a prompt may be cut anywhere.",
     .formula = "u = sum over the entries held of k_j / |k_j|; score_j = -(k_j . u) / |k_j|, or 0 if |k_j| is 0 (the "
                "length of u is the same for all keys and is left out); kept = top B; with recent=R the last R tokens, "
                "and the top of the others",

@@ -55,11 +55,11 @@ const struct kvc_policy_class kvc_policy_keyformer = {
     .name = "keyformer",
     .summary = "accumulated attention with Gumbel noise and a rising temperature",
     .paper = "Keyformer, arXiv:2403.09054",
-    .idea = "Once entries are evicted, the probabilities of the remaining ones are distorted, and their sums favour "
-            "old entries. The method therefore adds Gumbel noise to the scores, one draw per key and query head, and "
-            "divides them by a temperature. The temperature rises from step to step, so the softmax becomes flatter "
-            "the more has been evicted. The resulting probabilities are summed over all queries so far, and the lowest "
-            "sum that is not recent is evicted.",
+    .idea = "Once entries are evicted, the probabilities of the remaining entries are distorted, and sums of "
+            "probabilities favour old entries. The method therefore adds Gumbel noise to the scores, one draw per key "
+            "and query head, and divides them by a temperature. The temperature rises from step to step, so the "
+            "softmax becomes flatter the more has been evicted. The resulting probabilities are summed over all "
+            "queries so far. The entry with the lowest sum that is not recent is evicted.",
     .formula = "score_k = sum over all queries i so far and the group's heads of softmax_k((s_ik + g_k) / tau) over "
                "the entries that i attended to, without the attention sink; g = -log(-log(u)), u from Philox4x32-10 "
                "with counter (layer, query head, position of k, 0) and key `seed`; tau = tau_init in the prompt, and "
@@ -70,10 +70,10 @@ const struct kvc_policy_class kvc_policy_keyformer = {
     .traffic = "B + 1 entries per generated token, and the sums; after the prompt its keys are read twice more, for "
                "the noisy probabilities of all its queries",
     .differences =
-        "Each key gets one draw of noise; the authors' code draws again for every query. tau counts this turn's decode "
-        "steps. With steps=0 and an unknown number of requested tokens, as in a replay, the first decode step already "
-        "has tau_end. Scores are summed over the group. Attention in the decode steps of a joined method is not "
-        "counted.",
+        "Each key gets one draw of noise; the authors' code draws again for every query. The temperature tau depends "
+        "on the number of this turn's decode steps. With steps=0 and an unknown number of requested tokens, as in a "
+        "replay, the first decode step already has tau_end. Scores are summed over the group. Attention in the decode "
+        "steps of a joined method is not counted.",
     .second_turn = "The sums continue, as those of h2o do. The new prompt's queries use tau_init again, and t counts "
                    "this turn's steps.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,

@@ -48,13 +48,14 @@ const struct kvc_policy_class kvc_policy_kvzip = {
                "equal scores the lower head wins, then the lower index); head g keeps its top round(floor B + (1 - "
                "floor) share_g), at least one",
     .memory = "B entries after the prompt, on average over a layer's heads; one more per generated token. During "
-              "prefill n more in one layer, whose rows are computed at once: scratch for n rows instead of a chunk's.",
+              "prefill n more in one layer. The rows of this layer are computed at once, so temporary memory is needed "
+              "for n rows instead of a chunk's rows.",
     .traffic = "B + generated entries per generated token, on average over a layer's heads",
     .differences =
-        "No words ask for the repetition; the authors' code puts an instruction before it. The whole prompt is "
-        "repeated at once, and its probabilities cover all of it; that code works in chunks of 2048, whose softmax "
-        "covers the chunk, the first 4 entries and the repetition. The first 4 entries are not kept by force. The "
-        "budget is divided within a layer; that code divides it over all layers unless told otherwise.",
+        "No instruction asks for the repetition; the authors' code puts one before it. The whole prompt is repeated at "
+        "once, and the probabilities cover all of it; that code works in chunks of 2048, whose softmax covers the "
+        "chunk, the first 4 entries and the repetition. The first 4 entries may be evicted. The budget is divided "
+        "within a layer; that code divides it over all layers unless told otherwise.",
     .second_turn = "Repeats the turn's tokens after its prompt, and chooses among old and new entries. Nothing is "
                    "repeated while N is at most B.",
     .stages = KVC_STAGE_PROMPT,

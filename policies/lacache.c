@@ -234,10 +234,10 @@ const struct kvc_policy_class kvc_policy_lacache = {
     .name = "lacache",
     .summary = "a ladder of kept spans across the layers",
     .paper = "LaCache, arXiv:2507.14204",
-    .idea = "Each token is kept in a few neighbouring layers only, and these layers shift with the token's position, "
-            "like the rungs of a ladder. Together the layers remember a longer past than one budget could. Whenever "
-            "the cache is full, its next part is thinned in this way. When all of it has been thinned, it is thinned "
-            "again, so the oldest part becomes ever sparser.",
+    .idea = "Each token is kept in only a few neighbouring layers. Which layers these are shifts with the token's "
+            "position, like the rungs of a ladder. Together the layers remember a longer past than one budget could. "
+            "Whenever the cache is full, its next part is thinned in this way. When the whole cache has been thinned, "
+            "thinning begins again, so the oldest part becomes ever sparser.",
     .formula =
         "L = the layers it acts on, l = a layer's number among them; wb = 1 + ceil((L - span) / (span - overlap)), wa "
         "= min(ceil(span / (span - overlap)), wb), red = wb - wa, C = B + floor(red / 2); a cursor starts at `sinks`. "

@@ -52,8 +52,8 @@ const struct kvc_policy_class kvc_policy_lagkv = {
     .paper = "LagKV, arXiv:2504.04704",
     .idea = "The prompt is cut into partitions. Each channel of a key is scaled to the range that the channel has in "
             "the next partition, and so is each channel of the value. Entries whose scaled channels differ most from "
-            "each other carry what the following tokens do not. The first entries and the last partition are kept. The "
-            "method reads no query.",
+            "each other carry information that the following tokens do not. The first entries and the last partition "
+            "are kept. The method reads no query.",
     .formula = "after the first `sinks` entries, partitions of `lag`; against partition p + 1, an entry of p has t = "
                "(x - low) / (high - low) channel by channel, or 0 if high is not above low, and s = the standard "
                "deviation of t over the channels (d - 1); raw_j = (softmax over the partition of s of the key + "
@@ -63,11 +63,11 @@ const struct kvc_policy_class kvc_policy_lagkv = {
     .memory = "B entries after the prompt, one more per generated token",
     .traffic = "B + generated entries per generated token",
     .differences =
-        "The paper keeps a share of each partition as the text arrives. Here, as in kvpress, the prompt is "
-        "scored once and the partitions share B. If B cannot be divided evenly among the partitions, entries "
-        "of equal order in different partitions compete: the lower partition keeps one more entry (rule 4); "
-        "kvpress leaves these ties to torch.topk, which does not promise an order. Channels "
-        "that are constant in the next partition count 0; the authors' code divides by 0.",
+        "The paper keeps a share of each partition as the text arrives. Here, as in kvpress, the prompt is scored once "
+        "and the partitions share B. If B cannot be divided evenly among the partitions, entries with the same rank in "
+        "different partitions compete. Then the lower partitions keep one more entry (rule 4); kvpress leaves these "
+        "ties to torch.topk, which does not promise an order. Channels that are constant in the next partition count "
+        "0; the authors' code divides by 0.",
     .second_turn = "Partitions cover old and new entries, in their order.",
     .channels = true,
     .stages = KVC_STAGE_PROMPT,

@@ -104,11 +104,12 @@ static enum kvc_status morphkv_decode(struct kvc_stage *stage, const struct kvc_
 
 const struct kvc_policy_class kvc_policy_morphkv = {
     .name = "morphkv",
-    .summary = "a cache of constant size, chosen again by the most recent queries",
+    .summary = "a cache of constant size, whose entries the most recent queries choose again in every step",
     .paper = "MorphKV, arXiv:2503.00979",
     .idea = "The most recent tokens show which older entries still matter. A ring buffer holds the attention rows of "
-            "the last R queries. Their sum or maximum scores every older entry, and each decode step evicts the "
-            "lowest. The cache has the same size from the first generated token to the last.",
+            "the last R queries. The sum or the maximum over these rows is the score of an older entry, and each "
+            "decode step evicts the entry with the lowest score. The cache has the same size from the first generated "
+            "token to the last.",
     .formula = "F_k = sum_r or max_r S_r[k], r over the last R queries; S_r[k] = sum over the group of a_rk, 0 for "
                "keys newer than r; kept = top C by F of the entries older than the last R tokens, and the entries of "
                "these R tokens (C = B - R). It evicts after the prompt, whose last R queries are the first rows, and "
@@ -119,13 +120,13 @@ const struct kvc_policy_class kvc_policy_morphkv = {
               "buffer; ceil(R / 8) more for sums of its rows with fusion=sum and scores=weights; with per=head all of "
               "this per query head",
     .traffic = "C + R + 1 entries per generated token ((every - 1) / 2 more on average), and all R rows of the ring "
-               "buffer in each eviction. With fusion=sum, scores=weights and every=1, the vector instruction sets of "
-               "CPUs read the rows of one block of 8 and the sums of the others, min(R, 8) + ceil(R / 8) - 1 in all, "
-               "and sum 8 rows in every eighth step.",
+               "buffer in each eviction. With fusion=sum, scores=weights and every=1, the vector code for CPUs reads "
+               "the rows of one block of 8 and the sums of the other blocks, min(R, 8) + ceil(R / 8) - 1 values in "
+               "all, and sums 8 rows in every eighth step.",
     .differences = "scores=logits follows the authors' code for G = 1. For G > 1, that code prunes its stored rows per "
                    "query head; here rows are summed over the group, or with per=head belong to a query head and its "
-                   "own entries. The first eviction is at the end of the prompt; "
-                   "theirs is in the first decode step.",
+                   "own entries. The first eviction is at the end of the prompt; in the authors' code it is in the "
+                   "first decode step.",
     .second_turn = "The ring buffer continues. A turn of fewer than R tokens keeps the rows of earlier queries (with "
                    "stages=prompt, or beside another decode method, only a turn's own rows vote). After its prompt, "
                    "the cache is cut to C + R again, and `every` counts from there.",

@@ -64,7 +64,8 @@ const struct kvc_policy_class kvc_policy_quest = {
                    "well. The first two layers are not left out (skip_layers=2 does that). The share p, after Twilight "
                    "(arXiv:2502.02770), is not in the paper.",
     .second_turn =
-        "The new prompt attends to the whole history. A share as budget, and page=auto, are computed again from it.",
+        "The new prompt attends to the whole history. A budget given as a share, and page=auto, are computed again "
+        "from its length.",
     .channels = true,
     .stages = KVC_STAGE_SELECT,
     .options = options,

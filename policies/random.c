@@ -18,8 +18,8 @@ const struct kvc_policy_class kvc_policy_random = {
     .summary = "randomly drawn entries, the baseline of every comparison",
     .paper = "-",
     .idea = "Each entry draws a random number when it is appended, and the entries with the highest numbers are kept. "
-            "A method that examines keys, values or attention must do better than this to be worth its cost. Every "
-            "token has the same chance of being held, however long the answer is.",
+            "A method that examines keys, values or attention must do better than this method to be worth its cost. "
+            "Every token has the same chance of being held, however long the answer is.",
     .formula = "score_j = the upper 24 bits of the first word of Philox4x32-10 with counter (layer, list, position of "
                "j, 1) and key `seed`; kept = top B; with recent=R the last R tokens, and the top of the others",
     .memory = "B entries (B + 1 within a decode step)",

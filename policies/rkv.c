@@ -11,10 +11,12 @@ static const struct kvc_option options[] = {
     KVC_EVERY_OPTION("128"),
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
-    {"lambda", KVC_OPTION_REAL, "0.07", 0, 1, NULL, "weight of the importance; the redundancy has the rest"},
+    {"lambda", KVC_OPTION_REAL, "0.07", 0, 1, NULL,
+     "weight of the importance; the redundancy has the weight 1 - "
+     "lambda"},
     {"threshold", KVC_OPTION_REAL, "0.5", -1, 1, NULL, "keys with a cosine above it repeat each other"},
     {"scores", KVC_OPTION_CHOICE, "weights", 0, 0, "weights|logits",
-     "importance: from attention probabilities, or from a softmax over the entries older than the window"},
+     "computes the importance from attention probabilities, or from a softmax over the entries older than the window"},
     KVC_OPTIONS_END};
 
 static enum kvc_row_kind rkv_kind(const struct kvc_values *values) {
@@ -47,7 +49,8 @@ const struct kvc_policy_class kvc_policy_rkv = {
     .idea = "A long chain of thought repeats itself, and its repetitions attend to each other, so attention alone "
             "would keep them all. Every `every` decode steps, an entry's score is the attention that the last queries "
             "gave it, minus the similarity of its key to others. Of several similar entries, few are kept. For each "
-            "entry, the newest entry that is similar to it is not penalized, so the newest repetition is kept.",
+            "entry, the similarity to the newest entry that resembles it does not count, so the newest repetition is "
+            "kept.",
     .formula =
         "in the n-th, 2n-th, ... decode step (n = every): I_j = pool(mean over the last w queries i and the group's "
         "heads of a_ij), over all but the last w entries; with scores=logits a softmax over these entries of the "
@@ -59,10 +62,10 @@ const struct kvc_policy_class kvc_policy_rkv = {
     .traffic =
         "B + (every + 1) / 2 entries per generated token on average; each eviction compares all keys with all keys",
     .differences =
-        "The prompt is left to another method; the authors' code scores it once, too. A group's probabilities are "
-        "averaged; that code takes the largest logit of the group before the softmax (for G = 1, scores=logits is its "
-        "formula). Rows hold what the attention computed then; that code computes them again over the entries held "
-        "now. A key of length 0 is similar to no other; that code adds 1e-8 to lengths.",
+        "Another method must choose among the prompt's entries; the authors' code also evicts once after the prompt. A "
+        "group's probabilities are averaged; that code takes the largest logit of the group before the softmax (for G "
+        "= 1, scores=logits is its formula). Rows hold what the attention computed then; that code computes them again "
+        "over the entries held now. A key of length 0 is similar to no other; that code adds 1e-8 to lengths.",
     .second_turn = "The turn's prompt evicts nothing, and its last queries vote as those of the first turn do. Steps "
                    "count from its end.",
     .whole_keys = true,

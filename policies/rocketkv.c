@@ -92,10 +92,10 @@ const struct kvc_policy_class kvc_policy_rocketkv = {
     .name = "rocketkv",
     .summary = "snapkv in the prompt, then hsa in decode; both share the compression",
     .paper = "RocketKV, arXiv:2502.14051",
-    .idea = "Evicting loses entries that later queries need, if it evicts many. Choosing what to read loses entries, "
-            "if it must estimate from little. Each works well at a modest compression, so a large one is split. The "
-            "prompt is thinned coarsely, with a wide pooling, and decode chooses among the remaining entries. The "
-            "higher the compression, the larger the share of the first stage.",
+    .idea = "A method that evicts many entries loses some that later queries need. A method that chooses what to read "
+            "misses some entries if its estimate uses little data. Each works well at a modest compression, so a large "
+            "compression is divided between the two. The prompt is thinned coarsely, with a wide pooling, and decode "
+            "chooses among the remaining entries. The higher the compression, the larger the share of the first stage.",
     .formula = FORMULA,
     .memory = "S / c^r entries after the prompt, one more per generated token, and a pair of d values per page of them",
     .traffic = "about t entries per generated token: half of it values of pages, half entries",
@@ -116,9 +116,9 @@ const struct kvc_policy_class kvc_policy_rocketkv_mt = {
     .name = "rocketkv-mt",
     .summary = "rocketkv that evicts nothing, for several turns",
     .paper = "RocketKV-MT, arXiv:2502.14051",
-    .idea = "The next question may need entries that this turn's question does not. The first stage therefore evicts "
-            "nothing: it limits which entries decode may choose from in this turn, together with those that the turn "
-            "generates. The next prompt attends to the whole history and filters it again.",
+    .idea = "The next question may need entries that this turn's question does not. So the first stage evicts nothing. "
+            "Instead it limits the entries from which decode may choose in this turn; entries that the turn generates "
+            "are added. The next prompt attends to the whole history and filters it again.",
     .formula = FORMULA
     "; both stages leave every entry in the cache, and each turn's prompt attends to all of it; entries that a "
     "joined decode method evicts leave the filtered list, too",

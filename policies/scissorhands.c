@@ -57,8 +57,8 @@ const struct kvc_policy_class kvc_policy_scissorhands = {
     .summary = "evicts the entries that most of the recent queries ignored",
     .paper = "Scissorhands, arXiv:2305.17118",
     .idea = "An entry that was important stays important. For each entry, the method counts how many of the last "
-            "queries gave it less than an even share of their attention. It evicts the entries with the highest counts "
-            "first, and never the newest ones. In decode, one entry is evicted for each new one.",
+            "queries gave it less than an even share of their attention. It first evicts the entries with the highest "
+            "counts, and it never evicts the newest entries. In decode, it evicts one entry for each new entry.",
     .formula = "count_k = over the last `history` queries i and the group's heads, the number of times that a_ik < 1 / "
                "(number of entries that i attended to); among the entries older than the last `recent` tokens, the "
                "highest count is evicted first; of equal counts the lower sum of a_ik over the same queries, then the "

@@ -26,7 +26,7 @@ static enum kvc_status snapkv_decode_decode(struct kvc_stage *stage, const struc
 const struct kvc_policy_class kvc_policy_snapkv_decode = {
     .name = "snapkv-decode",
     .summary = "snapkv's choice, repeated at intervals in decode",
-    .paper = "SnapKV, arXiv:2404.14469; in decode steps as kvpress has it (DecodingPress)",
+    .paper = "SnapKV, arXiv:2404.14469; in decode steps as in kvpress (DecodingPress)",
     .idea = "A long answer moves away from the entries that the prompt's last queries attended to. Every `every` "
             "decode steps, the last queries vote as in snapkv, over all entries held: those of the prompt and those of "
             "the answer. The entries with the lowest scores are evicted. The cache grows between two evictions.",
@@ -35,9 +35,9 @@ const struct kvc_policy_class kvc_policy_snapkv_decode = {
     .memory = "B entries after an eviction, up to every - 1 more before the next, and w float32 per entry and KV head "
               "for the rows of the last queries",
     .traffic = "B + (every + 1) / 2 entries per generated token on average; each eviction reads all w rows",
-    .differences = "Rows hold the probabilities that the attention computed, over the entries held then; kvpress "
-                   "computes the votes again at the eviction, over the entries held now. Queries of the prompt vote "
-                   "while they are among the last w; in kvpress only queries of decode steps vote.",
+    .differences = "A query's votes are the probabilities that its attention computed, over the entries held at that "
+                   "time; kvpress computes the votes again at the eviction, over the entries held then. Queries of the "
+                   "prompt vote while they are among the last w; in kvpress only queries of decode steps vote.",
     .second_turn = "The turn's prompt evicts nothing, and its last queries vote as those of the first turn do. Steps "
                    "count from its end.",
     .stages = KVC_STAGE_DECODE,

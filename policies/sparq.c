@@ -76,7 +76,8 @@ const struct kvc_policy_class kvc_policy_sparq = {
                "closer to n keys)",
     .differences = "Each KV head has one choice of channels and entries, from its group's sums of probabilities; the "
                    "authors' code sums scores. The newest entries are always read only if `local` is given.",
-    .second_turn = "The new prompt attends to the whole history. A share as budget is computed again from it.",
+    .second_turn = "The new prompt attends to the whole history. A budget given as a share is computed again from its "
+                   "length.",
     .channels = true,
     .stages = KVC_STAGE_SELECT,
     .options = options,

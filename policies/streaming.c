@@ -32,8 +32,8 @@ const struct kvc_policy_class kvc_policy_streaming = {
     .name = "streaming",
     .summary = "the first entries and the most recent ones",
     .paper = "StreamingLLM, arXiv:2309.17453",
-    .idea = "The first few tokens attract much of the attention, whatever they say. Keeping them beside a window of "
-            "the newest entries keeps a model stable over any length. Everything in between is forgotten.",
+    .idea = "The first few tokens attract much of the attention, whatever they say. If the cache keeps them and a "
+            "window of the newest entries, a model stays stable over any length. Everything in between is forgotten.",
     .formula =
         "kept = the first `sinks` entries and the B - sinks entries of highest position; with positions=cache the key "
         "of the entry with index r is rotated to position r, and the query is rotated to the index of its own entry",

@@ -175,12 +175,12 @@ static enum kvc_status take_chunk(struct kvc_stage *stage, const struct kvc_valu
 
 const struct kvc_policy_class kvc_policy_take = {
     .name = "take",
-    .summary = "reads the prompt chunk by chunk into a bounded cache",
+    .summary = "reads the prompt chunk by chunk and evicts after each chunk",
     .paper = "TAKE: Task-Aware Chunked KV Cache Eviction for efficient long-context prefill",
     .idea = "The prompt is read in chunks. After each chunk, only entries that the question at the prompt's end "
-            "attends to are kept, so even prefill runs in bounded memory. The question's last tokens are run beside "
-            "every chunk as probes. Their queries are averaged over the chunks, and score the entries held. The scores "
-            "of the lower layers say little, so these layers keep what one layer in the middle chooses.",
+            "attends to are kept, so even prefill runs in bounded memory. The question's last tokens run with every "
+            "chunk as probes. Their queries, averaged over the chunks, score the entries held. The scores of the lower "
+            "layers say little, so these layers keep what one layer in the middle chooses.",
     .formula = "A_i = alpha*A_(i-1) + (1-alpha)*Q_i; score = pool(mean over the probe of softmax(A_i K^T/sqrt(d)), "
                "summed over the group); kept = top B (warm-up layers: the entries that layer W-1 keeps, top "
                "warmup_budget before the last chunk)",
@@ -189,21 +189,18 @@ const struct kvc_policy_class kvc_policy_take = {
     .traffic = "B + generated entries per generated token",
     .differences =
         "Each KV head has one selection, from its group's sum. With per=head, each query head has one, as in the "
-        "paper. The "
-        "paper pools by an average, "
-        "and appends the probe to each chunk without saying whether its tokens attend to each other. "
-        "probe_sees=chunk,pooling=avg,kernel=5 follows its text literally. The defaults keep more of a fact: with "
-        "probe_sees=probes, the queries that score a chunk are those of a whole question, and pooling=max,kernel=7 "
-        "(snapkv's) keeps a fact if a few entries have high scores (docs/measured/take.md). The paper sets "
-        "warmup_budget by the context's length, and states one value: 10240 for 128,000 tokens at B = 512, which is "
-        "20 B and 8 % of the prompt (warmup_budget=8%); the default is 4 B, for less memory. The paper uses alpha = "
-        "0.32 for needles in a haystack and 0.2 for LongBench. Its ablations are probe_from=chunk (without probe), "
-        "warmup_layers=0 (without delay) and both (chunk only). The paper does not say which queries score a chunk in "
-        "the "
-        "ablation without probe.",
-    .second_turn = "The turn is read chunk by chunk beside the entries held. Its probe is its own last tokens, "
-                   "accumulated from its first chunk on. Entries generated before count in that first chunk, where a "
-                   "layer holds up to chunk + budget + generated.",
+        "paper. The paper pools by an average, and appends the probe to each chunk without saying whether its tokens "
+        "attend to each other. probe_sees=chunk,pooling=avg,kernel=5 follows its text literally. The defaults keep "
+        "more of a fact: with probe_sees=probes, the queries that score a chunk are those of a whole question, and "
+        "pooling=max,kernel=7 (snapkv's) keeps a fact if a few entries have high scores (docs/measured/take.md). The "
+        "paper sets warmup_budget by the context's length, and states one value: 10240 for 128,000 tokens at B = 512, "
+        "which is 20 B and 8 % of the prompt (warmup_budget=8%); the default is 4 B, for less memory. The paper uses "
+        "alpha = 0.32 for needles in a haystack and 0.2 for LongBench. The paper's ablations are probe_from=chunk "
+        "(without probe), warmup_layers=0 (without delay) and both options (chunk only). The paper does not say which "
+        "queries score a chunk in the ablation without probe.",
+    .second_turn = "The turn is read chunk by chunk, and its tokens attend to the entries held. The probe is the "
+                   "turn's last tokens, accumulated from the turn's first chunk on. During that first chunk a layer "
+                   "also holds the entries generated before, so it holds up to chunk + budget + generated entries.",
     .stages = KVC_STAGE_CHUNK,
     .options = options,
     .trial = "chunk=64,probe=8",

@@ -16,13 +16,14 @@ const struct kvc_policy_class kvc_policy_topk = {
     .summary = "reads the entries with the most attention, computed from all keys (the oracle of select methods)",
     .paper = "Exact-TopK of RocketKV, arXiv:2502.14051",
     .idea = "Every key is read and its probability computed. Attention then uses the best entries alone. This saves "
-            "the traffic of values only, but shows how good a method that chooses what to read can be: all such "
-            "methods estimate this choice from less.",
+            "only the traffic of values, but shows how good a method that chooses what to read can be, because all "
+            "such methods estimate this choice from less data.",
     .formula = "read = top B by the sum over the group's heads of a_j",
     .memory = "n entries after n tokens",
     .traffic = "n keys, and B entries, per generated token",
     .differences = "Each KV head has one choice, by the sum of its group's probabilities.",
-    .second_turn = "The new prompt attends to the whole history. A share as budget is computed again from it.",
+    .second_turn = "The new prompt attends to the whole history. A budget given as a share is computed again from its "
+                   "length.",
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .sizes = sizes_for};

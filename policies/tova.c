@@ -44,8 +44,8 @@ const struct kvc_policy_class kvc_policy_tova = {
     .name = "tova",
     .summary = "the entries that the newest query attends to",
     .paper = "TOVA, arXiv:2401.06104",
-    .idea = "A cache of constant size in which the newest query decides: the entry to which it gives the least "
-            "attention is evicted. Earlier queries are not remembered, so there is no state beside the entries.",
+    .idea = "The cache has a constant size, and the newest query decides: the entry to which it gives the least "
+            "attention is evicted. The method does not remember earlier queries, so it needs no state.",
     .formula =
         "score_j = sum over the layer's heads (per=group: the group's) of a_ij, i the newest query; kept = top B "
         "- 1, and the newest entry",
@@ -53,10 +53,9 @@ const struct kvc_policy_class kvc_policy_tova = {
     .traffic = "B + 1 entries per generated token",
     .differences =
         "The paper takes the mean over a layer's heads. This engine takes the sum, which gives the same order: it adds "
-        "the heads' probabilities within each group, and then adds the groups. Where another method of the policy "
-        "evicts from a layer, its "
-        "KV heads may hold different tokens, and tova then selects per KV head, as with per=group. The newest "
-        "entry is always kept.",
+        "the heads' probabilities within each group, and then adds the groups. If another method of the policy evicts "
+        "from a layer, the layer's KV heads may hold different tokens. Then tova selects per KV head, as with "
+        "per=group. The newest entry is always kept.",
     .second_turn = "The last query of the new prompt cuts old and new entries to B.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,

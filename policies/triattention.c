@@ -173,9 +173,9 @@ const struct kvc_policy_class kvc_policy_triattention = {
     .summary = "at intervals in decode, entries that queries of known statistics will attend to",
     .paper = "TriAttention, arXiv:2604.04921",
     .idea = "Before rotation, the queries of a head lie close to one centre, whatever the text. So the attention that "
-            "a query will give to a key follows mostly from this centre and from the distance to the query: it is a "
-            "trigonometric series of the distance. Entries are scored by the mean of this series over future "
-            "positions, plus the length of their keys, weighted by how far queries stray from the centre. `kvcull "
+            "a query will give to a key follows mostly from this centre and from the distance between query and key: "
+            "it is a trigonometric series of the distance. An entry's score is the mean of this series over future "
+            "positions, plus the length of its key, weighted by how far queries stray from the centre. `kvcull "
             "collect` collects the centres once for a model, on any text. The method reads no query of the answer.",
     .formula = "in the n-th, 2n-th, ... decode step (n = every), for each query head: mu_c = the mean query before "
                "RoPE and E_i = the mean length of its rotated pair i = (c, c'), both from `stats`; u = mu with its "
@@ -190,10 +190,10 @@ const struct kvc_policy_class kvc_policy_triattention = {
     .traffic = "B + (every + 1) / 2 entries per generated token on average; each eviction reads all keys",
     .differences =
         "Each layer and KV head chooses for itself (the authors' per_layer_perhead_pruning); their default uses the "
-        "mean of all layers' scores for a KV head. Entries of the prompt are scored like others; their default keeps "
-        "them all. Steps count from the prompt's end; their code evicts once it holds n entries more than B. Of their "
-        "two ways to combine distances, kvcull has the mean, which is their default. Channels that are not rotated "
-        "count in u . k_j only. No noise breaks ties. `recent` is an addition.",
+        "mean of all layers' scores for a KV head. Entries of the prompt are scored like others; the authors' default "
+        "keeps them all. Steps count from the prompt's end; the authors' code evicts once it holds n entries more than "
+        "B. Of the authors' two ways to combine distances, kvcull has their default, the mean. Channels that are not "
+        "rotated count in u . k_j only. No noise breaks ties. The option `recent` is an addition.",
     .second_turn = "The turn's prompt evicts nothing. Steps count from its end.",
     .channels = true,
     .stages = KVC_STAGE_DECODE,

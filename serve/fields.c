@@ -45,8 +45,8 @@ static const struct field fields[] = {
     {"prompt", VALUE(prompt), C, 0, 0, 0, "must be given",
      "a text, an array of token ids, or an array of such prompts"},
     {"messages", VALUE(messages), H, 0, 0, 0, "must be given",
-     "the conversation: objects with role and content, and name, tool_calls or tool_call_id if the template reads "
-     "them; content is a text or an array of {\"type\": \"text\", \"text\": ...}"},
+     "the conversation: objects with role and content, and with name, tool_calls or tool_call_id if the template reads "
+     "these; content is a text or an array of {\"type\": \"text\", \"text\": ...}"},
     {"prompt", VALUE(prompt), F, 0, 0, 0, "none", "one prompt, as in completions"},
     {"messages", VALUE(messages), F, 0, 0, 0, "none", "the conversation, as in chat"},
     {"prompt_tokens", VALUE(prompt_tokens), F, 1, 2147483647, -1, "none",
@@ -58,9 +58,9 @@ static const struct field fields[] = {
     {"n", VALUE(n), C | H, 1, SERVE_CHOICES_MOST, 1, "1", "answers to each prompt; answer i uses seed + i"},
     {"temperature", VALUE(temperature), C | H, 0, 100, 1, "1", "sampling temperature; 0: always the most likely token"},
     {"top_p", VALUE(top_p), C | H, 0, 1, 1, "1",
-     "samples from the most likely tokens whose probabilities sum to it; must be above 0; 1: off"},
+     "samples from the most likely tokens whose probabilities add up to this value, which must be above 0; 1: off"},
     {"top_k", VALUE(top_k), C | H, -1, 2147483647, 0, "0",
-     "samples from that many of the most likely tokens; 0, -1: off"},
+     "samples from this many of the most likely tokens; 0, -1: off"},
     {"min_p", VALUE(min_p), C | H, 0, 1, 0, "0", "minimum probability relative to the most likely token; 0: off"},
     {"repeat_penalty", VALUE(repeat_penalty), C | H, 0.01, 100, 1, "1", "makes the last 64 tokens less likely; 1: off"},
     {"frequency_penalty", VALUE(frequency_penalty), C | H, -2, 2, 0, "0",
@@ -81,7 +81,7 @@ static const struct field fields[] = {
     {"logprobs", VALUE(chat_logprobs), H, 0, 0, 0, "false", "returns log probabilities of the answer's tokens"},
     {"top_logprobs", VALUE(top_logprobs), H, 0, SERVE_TOP_MOST, 0, "0",
      "with logprobs: returns this many of the most likely alternatives"},
-    {"echo", VALUE(echo), C, 0, 0, 0, "false", "puts the prompt in front of the answer, with its logprobs"},
+    {"echo", VALUE(echo), C, 0, 0, 0, "false", "puts the prompt in front of the answer, with the prompt's logprobs"},
     {"kvs", VALUE(kvs), F, 0, 0, 0, "none", "an array of up to 64 policies, instead of kv"},
     {"kv", VALUE(kv), C | H | F, 0, 0, 0, "--kv",
      "the cache's policy, as in --kv of kvcull run; options with file names are refused"},
@@ -94,18 +94,17 @@ static const struct field fields[] = {
      "\"description\", "
      "\"parameters\": a JSON schema}}"},
     {"tool_choice", VALUE(tool_choice), H | F, 0, 0, 0, "auto",
-     "none; auto: the model decides; required: the answer is one call or more; {\"type\": \"function\", \"function\": "
-     "{\"name\"}}: "
-     "a call of this function"},
+     "none: no calls; auto: the model decides; required: the answer is one call or more; {\"type\": \"function\", "
+     "\"function\": {\"name\"}}: a call of this function"},
     {"parallel_tool_calls", VALUE(parallel_tool_calls), H, 0, 0, 1, "true",
-     "false: an answer has at most one call; if the model decides on several, the first call counts"},
+     "false: an answer has at most one call; if the model writes several, only the first counts"},
     {"response_format", VALUE(response_format), C | H, 0, 0, 0, "any text",
      "the answer's form: {\"type\": \"json_object\"}: a JSON object; {\"type\": \"json_schema\", \"json_schema\": "
      "{\"schema\": ...}}: JSON that is valid under the schema; {\"type\": \"text\"}: any text"},
     {"json_schema", VALUE(json_schema), C | H, 0, 0, 0, "none",
      "a JSON schema; the answer is JSON that is valid under it"},
     {"regex", VALUE(regex), C | H, 0, 0, 0, "none",
-     "a regular expression of PCRE2 that the whole answer matches; empty: none"},
+     "a PCRE2 regular expression that the whole answer matches; empty: none"},
     {"grammar", VALUE(grammar), C | H, 0, 0, 0, "none",
      "a grammar in llama.cpp's format, GBNF, that the answer follows; empty: none"},
     {"guided_json", VALUE(guided_json), C | H, 0, 0, 0, "none", "another name for json_schema"},
@@ -115,29 +114,31 @@ static const struct field fields[] = {
     {"structured_outputs", VALUE(structured_outputs), C | H, 0, 0, 0, "none",
      "an object with one of json (as json_schema), regex, grammar, choice (as guided_choice) or \"json_object\": true"},
     {"ignore_eos", VALUE(ignore_eos), C | H, 0, 0, 0, "false",
-     "continues past the model's end token; no effect with a grammar or a forced call"},
+     "continues past the model's end token; has no effect with a grammar or a required call"},
     {"return_token_ids", VALUE(return_token_ids), C | H, 0, 0, 0, "false",
-     "adds token_ids, the answer's token ids, to each choice"},
+     "adds `token_ids`, the answer's token ids, to each choice"},
     {"return_held", VALUE(return_held), C | H, 0, 0, 0, "false",
-     "adds held to each choice: for each token of prompt and answer, the percentage of the cache's lists that hold "
-     "it; prompt_pieces and pieces are the tokens' texts"},
+     "adds `held` to each choice: for each token of prompt and answer, the percentage of the cache's lists that hold "
+     "it; `prompt_pieces` and `pieces` are the tokens' texts"},
     {"return_lost", VALUE(return_lost), C | H, 0, 0, 0, "false",
-     "adds lost to each choice at its end: for each token 0, or the number of computed tokens when no list of the "
-     "cache held it any more; layers says which part of each layer's lists hold it"},
+     "adds `lost` and `layers` to each choice when it ends. `lost` is, for each token, 0 if the cache still holds it, "
+     "else the number of tokens computed when no list held it any more. `layers` says which part of each layer's lists "
+     "hold the token"},
     {"return_progress", VALUE(return_progress), C | H, 0, 0, 0, "false",
-     "in a stream, adds chunks with prompt_progress while the prompt is computed: total, cache (taken from a cached "
-     "session) and processed count tokens; time_ms"},
+     "in a stream, adds chunks with `prompt_progress` while the prompt is computed. `total`, `cache` (taken from a "
+     "cached session) and `processed` are numbers of tokens; `time_ms` is the time so far"},
     {"logits_hash", VALUE(logits_hash), C | H, 0, 0, 0, "false",
-     "adds logits_hash to each choice: XXH64 of all logits that its tokens were chosen from"},
+     "adds `logits_hash` to each choice: the XXH64 of all logits from which its tokens were chosen"},
     {"chat_template_kwargs", VALUE(template_values), H | F, 0, 0, 0, "none",
      "further variables for the template, as an object: {\"enable_thinking\": false}"},
     {"special_content", VALUE(special_content), H | F, 0, 0, 0, "false",
-     "parses control tokens in messages and variables; then the author of a message can end a turn and begin another"},
+     "parses control tokens in messages and variables; then the author of a message can end a turn and begin another "
+     "turn"},
     {"special", VALUE(special), C | T | F, 0, 0, 1, "true",
      "parses control tokens in the text, such as <|im_end|>; false: they are plain text"},
     {"reasoning_effort", VALUE(reasoning_effort), H | F, 0, 0, 0, "none", "a variable for the template"},
     {"reasoning_format", VALUE(reasoning_format), H, 0, 0, 0, "auto",
-     "auto or deepseek: the model's thoughts are in reasoning_content; none: they stay in content"},
+     "auto or deepseek: the model's thoughts are in `reasoning_content`; none: they stay in `content`"},
     {"content", VALUE(content), T, 0, 0, 0, "must be given", "the text"},
     {"add_special", VALUE(add_special), T, 0, 0, 0, "false", "puts the model's prefix, such as BOS, in front"},
     {"with_pieces", VALUE(pieces), T, 0, 0, 0, "false", "returns each token as an object with id and piece"},
