@@ -4,8 +4,8 @@
 
 #include "core/engine/session.h"
 
-/* Called after a failure. If the device had no memory, error's advice then tells how many bytes this session's method
- * needs for `tokens` tokens, and what would fit: fewer tokens or a smaller budget. Returns status. */
+/* Called after a failure. If the device ran out of memory, the error's advice then says how many bytes this session's
+ * method needs for `tokens` tokens, and what would fit: fewer tokens or a smaller budget. Returns status. */
 enum kvc_status kvc_advise(const struct kvc_session *session, uint64_t tokens, enum kvc_status status,
                            struct kvc_error *error);
 /* Writes the same advice after weights of `bytes` bytes and `values` values did not fit. */

@@ -312,7 +312,7 @@ void kvc_cache_appended(struct kvc_cache *cache, uint32_t l, uint32_t rows) {
     KVC_ASSERT(!cache->layer[l].stale);
     for (uint32_t h = 0; h < cache->layer[l].lists.kv_heads; h++)
         cache->layer[l].count[h] += rows;
-    KVC_ASSERT(kvc_cache_layer_fits(&cache->layer[l])); /* kvc_cache_reserve came first */
+    KVC_ASSERT(kvc_cache_layer_fits(&cache->layer[l])); /* kvc_cache_reserve was called before */
 }
 
 void kvc_cache_copy(struct kvc_cache *cache, const struct kvc_cache *from, uint32_t l) {

@@ -95,7 +95,8 @@ uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* returns the number o
 enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t layer, uint32_t surplus, bool in_step,
                                  struct kvc_error *error);
 uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t layer); /* entries of the longest head */
-/* Reads the positions of a head's entries by index: at most `capacity` of the `count` that it has. */
+/* Copies the positions of a head's entries in index order, at most `capacity` of them. *count receives the number of
+ * entries. */
 enum kvc_status kvc_cache_read_positions(const struct kvc_cache *cache, uint32_t layer, uint32_t head,
                                          int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);
 

@@ -128,7 +128,7 @@ static void find_indices(const struct list *list) {
     }
 }
 
-/* Copies the keys and values of block b to the places of their indices. */
+/* Copies the keys and values of block b to their places in index order. */
 static void read_block(const struct list *list, uint32_t b, unsigned char *keys, unsigned char *values) {
     struct kvc_device *device = list->cache->device;
     struct kvc_arena *arena = list->cache->store->arena;

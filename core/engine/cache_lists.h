@@ -7,8 +7,8 @@
 /* Returns the number of slots of head h, or 0 if the layer has none yet. */
 uint32_t kvc_cache_head_slots(const struct kvc_cache *cache, uint32_t layer, uint32_t h);
 
-/* Gives an empty layer slots[h] slots per head. The first counts[h] of them will hold entries by index, which the
- * caller writes next. Returns KVC_INPUT if such lists cannot exist. */
+/* Gives head h of an empty layer slots[h] slots. The caller then writes counts[h] entries to the first ones, in index
+ * order. Returns KVC_INPUT if such lists cannot exist. */
 enum kvc_status kvc_cache_lay_out(struct kvc_cache *cache, uint32_t layer, const uint32_t *slots,
                                   const uint32_t *counts, uint32_t columns, bool ordered, struct kvc_error *error);
 

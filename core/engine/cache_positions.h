@@ -19,7 +19,7 @@ struct kvc_cache_positions {
  * layers with a sliding window. */
 enum kvc_status kvc_cache_positions_check(const struct kvc_policy *policy, const struct kvc_network *network,
                                           uint32_t layers, struct kvc_error *error);
-/* Computes the cosines and sines of all indices that `rows` more rows may reach. */
+/* Computes the cosines and sines of all indices that may exist after `rows` more rows. */
 enum kvc_status kvc_cache_positions_reserve(struct kvc_session *session, uint64_t rows, struct kvc_error *error);
 /* Rotates queries and keys of `rows` rows from `row` on, in runner->q and runner->k, to their future indices. */
 void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, uint32_t row, uint32_t rows);

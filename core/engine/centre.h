@@ -13,7 +13,7 @@ enum kvc_status kvc_centre_open(struct kvc_session *session, struct kvc_error *e
 void kvc_centre_close(struct kvc_session *session);
 
 /* Subtracts the layer's centre from k [rows, H_kv, d], whose first `stored` rows will be appended to the lists of all
- * `count` sessions. Computes the centre before if the layer has no entry yet. */
+ * `count` sessions. If the layer has no entry yet, the function first computes the centre. */
 void kvc_centre_keys(struct kvc_session *const *sessions, size_t count, uint32_t layer, struct kvc_span k,
                      uint32_t rows, uint32_t stored);
 

@@ -1,7 +1,7 @@
-/* coordinator.h - what a process does together with the other processes that share its model. A runner has a
- * coordinator from its creation on. It is a table of functions: kvc_alone (alone.c) for one process, and for several
- * processes kvc_sharing or kvc_pipeline (together.c). Prompts and decode steps call these functions at fixed places,
- * without knowing which table they have.
+/* coordinator.h - what a process does together with the other processes that share its model. A coordinator is a table
+ * of functions, which a runner gets when it is created: kvc_alone (alone.c) for one process, and for several processes
+ * kvc_sharing or kvc_pipeline (together.c). Prompts and decode steps call these functions at fixed places, without
+ * knowing which table they have.
  *
  * Each library call runs one of the begin functions, then the computation, then `end`. */
 #ifndef KVC_CORE_ENGINE_COORDINATOR_H
@@ -15,7 +15,7 @@ struct kvc_passing;
 typedef enum kvc_status kvc_layer_fn(const struct kvc_passing *rows, uint32_t layer);
 
 /* Some rows of a batch on their way through the layers. If the layers are in several processes, the rows and the
- * failures travel from one to the next. */
+ * failures travel from one process to the next. */
 struct kvc_passing {
     struct kvc_runner *runner;
     struct kvc_batch *batch;
@@ -58,8 +58,8 @@ struct kvc_coordinator {
     /* All sessions [session_count] get the same tokens [count]. */
     void (*begin_prompt_many)(struct kvc_session *const *sessions, size_t session_count, const int32_t *tokens,
                               size_t count, bool logits);
-    /* tokens [count]. Returns the options with which the prompt goes on: the caller's (kvc_alone), or shared->options,
-     * whose functions call the caller's. NULL stays NULL. */
+    /* tokens [count]. Returns the options to use from then on: the caller's (kvc_alone), or shared->options, whose
+     * functions call the caller's functions. Returns NULL if the caller gave NULL. */
     const struct kvc_prompt_options *(*begin_prompt)(const struct kvc_session *session, const int32_t *tokens,
                                                      size_t count, const struct kvc_prompt_options *caller, bool logits,
                                                      struct kvc_shared_options *shared);
@@ -107,8 +107,8 @@ extern const struct kvc_coordinator kvc_alone;    /* one process, or a replay */
 extern const struct kvc_coordinator kvc_sharing;  /* several processes, each with a part of every layer */
 extern const struct kvc_coordinator kvc_pipeline; /* several processes, each with some layers or parts of them */
 
-/* Calls rows->layer for all layers until one fails, and returns rows->status: step and pass of a process that has all
- * layers. */
+/* Calls rows->layer for all layers until one fails, and returns rows->status. Serves as `step` and `pass` in a process
+ * that has all layers. */
 enum kvc_status kvc_all_layers(struct kvc_passing *rows);
 uint32_t kvc_one_pass(struct kvc_passing *rows, bool overlap);
 enum kvc_status kvc_end_one_pass(struct kvc_passing *rows, enum kvc_status status);

@@ -1,6 +1,6 @@
-/* decode.c - decode steps of one or more sessions in one batch, from top to bottom: a layer (kvc_step_layer), all
- * layers and the logits (run_step), the step's preparation and the result of each session (take_step), and the public
- * function (kvc_decode). */
+/* decode.c - decode steps of one or more sessions in one batch. In file order: a layer (kvc_step_layer), all layers and
+ * the logits (run_step), the step's preparation and the result of each session (take_step), and the public function
+ * (kvc_decode). */
 #include "core/base/assert.h"
 #include "core/base/float.h"
 #include "core/base/integers.h"
@@ -32,8 +32,8 @@ static uint32_t same_types(const struct kvc_step *step, uint32_t i) {
     return n;
 }
 
-/* Projects the rows to queries, keys and values, in the form in which they are stored. If a method has positions=cache,
- * the queries and keys are rotated by their indices instead of their positions. */
+/* Computes the rows' queries, keys and values, and transforms and centres them as the cache requires. If a method has
+ * positions=cache, the queries and keys are rotated by their indices instead of their positions. */
 static void project(const struct kvc_step *step, uint32_t layer) {
     kvc_runner_project_queries_keys(step->runner, &step->runner->step, layer, step->first, step->count);
     for (uint32_t i = 0; i < step->count; i++)
@@ -279,8 +279,8 @@ static enum kvc_status prepare(struct kvc_runner *runner, const struct kvc_parti
     return status;
 }
 
-/* Ends the step for a session, and returns its status. A session fails alone, or with all if the step failed. A step
- * that was not prepared has changed no session. */
+/* Ends the step for a session, and returns its status. A session may fail alone. If the step itself failed, all of its
+ * sessions fail. If it could not be prepared, it has changed no session. */
 static enum kvc_status end_session(struct kvc_session *session, enum kvc_status all, bool prepared) {
     session->busy = false;
     if (!prepared)
@@ -361,7 +361,7 @@ enum kvc_status kvc_decode(struct kvc_session *const *sessions, const int32_t *t
         return fail_all(statuses, count,
                         kvc_fail(error, KVC_USAGE, "decode: %zu sessions; at most %u at once", count, SESSIONS_MOST));
     const struct kvc_runner *runner = sessions[0]->runner;
-    KVC_ASSERT(runner->network); /* the session of a replay is constant outside the library */
+    KVC_ASSERT(runner->network); /* callers get the session of a replay as const, so they cannot pass it here */
     runner->coordinator->begin_decode(sessions, count, tokens, logits != NULL);
     struct kvc_participants participants;
     const uint64_t environment = kvc_float_open();

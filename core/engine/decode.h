@@ -14,8 +14,8 @@ struct kvc_step {
 };
 
 /* Runs one layer of the step: updates the rows' hidden states, appends their entries and lets methods evict. A replay
- * has q, k and v in the runner and takes the attention output. If a method fails, only its session fails (failed,
- * failure). */
+ * supplies q, k and v in the runner and uses only the attention output. If a method fails, only its session fails
+ * (failed, failure). */
 void kvc_step_layer(const struct kvc_step *step, uint32_t layer);
 
 #endif

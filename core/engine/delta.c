@@ -53,7 +53,7 @@ void kvc_delta_free(struct kvc_device *device, struct kvc_delta_scratch *scratch
     kvc_growable_free(device, &scratch->part);
 }
 
-/* Computes where q_and_gate holds the queries of `rows` rows, then where it holds their gates. */
+/* Computes the indices in q_and_gate of the queries of `rows` rows, then of their gates. */
 static enum kvc_status make_parts(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
     struct kvc_delta_scratch *scratch = &runner->delta;
     const size_t heads = (size_t)rows * runner->network->heads, bytes = 2 * heads * sizeof(uint32_t);

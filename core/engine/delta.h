@@ -20,7 +20,7 @@ struct kvc_delta_scratch {
     struct kvc_growable out;            /* [rows, H, d_v] */
     struct kvc_growable q_and_gate;     /* [rows, heads of attention, 2, d] */
     struct kvc_growable attention_gate; /* [rows, heads of attention, d] */
-    /* uint32 [2, index_rows * heads]: places of the queries, then of the gates, in q_and_gate */
+    /* uint32 [2, index_rows * heads]: indices of the queries, then of the gates, in q_and_gate */
     struct kvc_growable part;
     uint32_t index_rows;
 };
@@ -29,8 +29,8 @@ void kvc_delta_set_kinds(struct kvc_delta_scratch *scratch);
 void kvc_delta_free(struct kvc_device *device, struct kvc_delta_scratch *scratch);
 /* Reserves scratch for `rows` rows. */
 enum kvc_status kvc_delta_reserve(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error);
-/* Writes the output of the delta net for runner->normed [rows, hidden] to runner->projected. The segments' rows index
- * both. */
+/* Writes the output of the delta net for runner->normed [rows, hidden] to runner->projected. The segments' row numbers
+ * apply to both buffers. */
 void kvc_delta_mix(struct kvc_runner *runner, const struct kvc_layer *layer, const struct kvc_recurrence *segments,
                    size_t count, uint32_t rows);
 /* Splits q_and_gate, in which each head's queries are followed by its gates, into runner->q_raw and attention_gate. */

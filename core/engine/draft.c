@@ -1,5 +1,5 @@
-/* draft.c - runs a session's prompt, and before it drafts the beginning of the answer with a copy of the session, if
- * the pseudo tokens of a method are a draft. */
+/* draft.c - runs a session's prompt. If a method's pseudo tokens are a draft of the answer, a copy of the session
+ * generates the draft first. */
 #include "core/engine/draft.h"
 
 #include "core/base/float.h"

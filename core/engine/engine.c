@@ -39,7 +39,7 @@ static struct kvc_link *team_of(const struct kvc_ranks *ranks, size_t i) {
     return i == 0 ? ranks->rows.link : ranks->stages.link;
 }
 
-/* Connects the devices of the ranks, so that rows may travel directly. */
+/* Connects the devices of the ranks, so that rows may travel directly between them. */
 static void attach(struct kvc_engine *engine) {
     for (size_t i = 0; i < TEAMS && engine->ranks; i++) {
         struct kvc_link *link = team_of(engine->ranks, i);
@@ -110,7 +110,7 @@ void kvc_engine_close(struct kvc_engine *engine) {
     free(engine);
 }
 
-/* Returns the memory of all ranks together. */
+/* Adds up the memory of all ranks. */
 void kvc_engine_memory(const struct kvc_engine *engine, struct kvc_memory *memory) {
     struct kvc_ranks *ranks = engine->ranks;
     *memory = engine->device->memory;

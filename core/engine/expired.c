@@ -1,6 +1,6 @@
 /* expired.c - evicts the entries that a sliding window hides from all later rows. As long as no method has evicted from
  * a layer, its lists hold consecutive positions up to the newest, so the count alone determines which entries have
- * expired. After a method has evicted, their positions decide. */
+ * expired. After a method has evicted, the positions of the entries decide. */
 #include "core/engine/expired.h"
 
 #include "core/base/assert.h"
@@ -70,7 +70,7 @@ enum kvc_status kvc_expired_clear(struct kvc_stage *stage, struct kvc_error *err
     struct kvc_session *session = stage->session;
     const struct kvc_span to =
         session->in_prompt || stage->plans ? (struct kvc_span){NULL, 0} : session->evictions.counts;
-    const uint64_t next = stage->info.now - stage->plans; /* a plan is made before the step's own row */
+    const uint64_t next = stage->info.now - stage->plans; /* a plan is made before the step's own row is appended */
     const struct kvc_select_layer *select = &session->select.layer[stage->layer];
     struct kvc_read_list kept = {.count = NULL};
     if (stage->cleared || stage->decides || (stage->observes && !stage->plans))
@@ -79,7 +79,7 @@ enum kvc_status kvc_expired_clear(struct kvc_stage *stage, struct kvc_error *err
     const enum kvc_status status = evict_hidden(session, stage->layer, next, to, &kept, error);
     if (status != KVC_OK || !kept.count)
         return status;
-    if (stage->reads && stage->reads != &select->view) { /* the view has already been renumbered */
+    if (stage->reads && stage->reads != &select->view) { /* select->view has already been renumbered */
         struct kvc_read_list reads = *stage->reads;
         struct kvc_device *device = session->runner->device;
         device->ops->view_evict(

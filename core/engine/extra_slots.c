@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define MOST_BLOCKS (KVC_EXTRA_SLOT / KVC_BLOCK) /* limit: the block number must fit into a slot's name */
+#define MOST_BLOCKS (KVC_EXTRA_SLOT / KVC_BLOCK) /* limit: the name of an extra slot contains its block number */
 
 static enum kvc_status add_block(struct kvc_extra_slots *extra_slots, struct kvc_error *error) {
     const struct kvc_ops *ops = extra_slots->device->ops;
@@ -65,7 +65,7 @@ void kvc_extra_slots_free(struct kvc_extra_slots *extra_slots, uint32_t count, c
             KVC_ASSERT(i < extra_slots->blocks);
         }
         struct kvc_extra_block *block = &extra_slots->block[i];
-        KVC_ASSERT(block->bits >> slot & 1); /* a slot is freed once */
+        KVC_ASSERT(block->bits >> slot & 1); /* the slot is in use, so it is not freed twice */
         block->bits &= ~((uint64_t)1 << slot);
         if (--block->taken > 0)
             continue;

@@ -17,7 +17,7 @@ struct kvc_extra_slots {
     struct kvc_extra_block *block; /* [blocks] */
     uint32_t blocks;
     struct kvc_entry_types types; /* of the arena's entries */
-    struct kvc_extra_slots *next; /* of the runner's */
+    struct kvc_extra_slots *next; /* next element of the runner's linked list */
 };
 
 /* Takes `count` extra slots. names [count] receives the slots' names in the form that block tables use

@@ -13,8 +13,8 @@ struct kvc_fill {
 enum kvc_status kvc_fill_open(struct kvc_fill *fill, struct kvc_session *session, uint32_t rows,
                               struct kvc_error *error);
 void kvc_fill_close(struct kvc_fill *fill, struct kvc_session *session);
-/* Makes random queries, keys and values for a part. A part attends only if the policy's prompt stage reads some of its
- * rows. */
+/* Makes random queries, keys and values for a part. Attention is computed only for parts with rows that the policy's
+ * prompt stage reads. */
 void kvc_fill_project(struct kvc_fill *fill, struct kvc_session *session, const struct kvc_row_span *part,
                       struct kvc_projected *projected);
 

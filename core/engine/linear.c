@@ -8,8 +8,8 @@
 #include "core/engine/look.h"
 #include "core/engine/runner.h"
 
-/* Returns true if the weight is stored in blocks of integers, whatever the other weights are. int8 multiplies these as
- * integers, and int16 the others, which are plain floats and FP8. */
+/* Returns true if the weight is stored in blocks of integers. --math int8 multiplies these weights as integers. --math
+ * int16 does so with all others, which are plain floats or FP8. */
 static bool is_int8(const struct kvc_weight *w) {
     return kvc_weight_type(w) >= KVC_Q8_0 && kvc_weight_type(w) < KVC_TYPES;
 }
@@ -26,7 +26,7 @@ enum kvc_math kvc_linear_math(const struct kvc_network *network, enum kvc_math m
     return KVC_MATH_FLOAT;
 }
 
-/* Returns true if int16 multiplies weight i. An embedding without another use is only looked up. */
+/* Returns true if --math int16 multiplies by weight i. An embedding that is not also the head is only looked up. */
 static bool packs(const struct kvc_network *network, size_t i) {
     const struct kvc_weight *w = network->weights[i];
     return is_float(w) && network->matrices[i].inputs % KVC_INT16_STEP == 0 &&
@@ -102,7 +102,7 @@ static struct kvc_int8_rows quantized(struct kvc_runner *runner, const struct kv
     return rows;
 }
 
-/* The same in fifteen bits. */
+/* The same, quantized to fifteen bits. */
 static struct kvc_int16_rows quantized_int16(struct kvc_runner *runner, const struct kvc_input *in) {
     struct kvc_linear_scratch *scratch = &runner->linear;
     const struct kvc_int16_rows rows = {.quant = kvc_growable_at(&scratch->quant, 0),

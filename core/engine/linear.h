@@ -1,6 +1,6 @@
-/* linear.h - the runner's linear layers in the engine's arithmetic: in float32; with --math int8, with rows in eight
- * bits if the weight is stored in blocks of small integers; with --math int16, with rows in fifteen bits if the weight
- * consists of floats. */
+/* linear.h - the runner's linear layers. They compute in float32, with two exceptions: --math int8 quantizes the rows
+ * to eight bits if the weight is stored in blocks of small integers, and --math int16 quantizes the rows to fifteen
+ * bits if the weight consists of floats. */
 #ifndef KVC_CORE_ENGINE_LINEAR_H
 #define KVC_CORE_ENGINE_LINEAR_H
 
@@ -14,14 +14,14 @@ struct kvc_runner;
 struct kvc_linear_scratch {
     bool int8;                             /* true: some weight of the network uses the int8 path */
     bool int16;                            /* true: the same for the int16 path */
-    bool holds;                            /* true: the rows of the previous layer are still here */
+    bool holds;                            /* true: the buffers still have the rows of the previous layer */
     struct kvc_growable quant, scale, sum; /* as in struct kvc_int8_rows or struct kvc_int16_rows */
 };
 
 /* Returns the engine's arithmetic for this network: KVC_MATH_INT8 or KVC_MATH_INT16 only if it applies
  * to some weight. */
 enum kvc_math kvc_linear_math(const struct kvc_network *network, enum kvc_math math);
-/* The weights of --math int16 in a process's memory. */
+/* The memory of the weights that --math int16 quantizes. */
 struct kvc_packed_bytes {
     uint64_t packed;   /* bytes that kvc_linear_pack allocates */
     uint64_t replaced; /* bytes of the file that are not read any more */

@@ -11,7 +11,7 @@ static const char *const maths[] = {[KVC_MATH_FLOAT] = "float",
                                     [KVC_MATH_INT8] = "int8 where weights are quantized",
                                     [KVC_MATH_INT16] = "int16 where weights are floats"};
 
-/* Names the backends that the engine did not choose, and why they cannot be used if that is so. */
+/* Logs the backends that the engine did not choose and, if a backend cannot be used, the reason. */
 static void log_others(const struct kvc_engine *engine) {
     for (size_t i = 0; kvc_backend_list[i]; i++) {
         char detail[256];
@@ -21,7 +21,7 @@ static void log_others(const struct kvc_engine *engine) {
     }
 }
 
-/* Names the way of the rows between the ranks of a team, whose link may be NULL. */
+/* Logs how rows travel between the ranks of a team. The team's link may be NULL. */
 static void log_team(const struct kvc_engine *engine, const char *team, const struct kvc_link *link) {
     if (!link)
         return;

@@ -5,17 +5,17 @@
 #include "core/engine/coordinator.h"
 #include "core/engine/runner.h"
 
-/* Multiply-adds between two questions, and of a block of attention. A core computes ten to fifty thousand million in a
- * second, so a question comes several times a second. */
+/* Multiply-adds between two questions (LOOK_WORK) and in a block of attention (BLOCK_WORK). A core computes 10 to 50
+ * billion per second, so it asks several times a second. */
 #define LOOK_WORK ((uint64_t)1 << 32)
 #define BLOCK_WORK ((uint64_t)1 << 34)
-/* Attention reads the entries once for each block. With so many rows, that takes little of the time. */
+/* Attention reads all entries once for each block. A block has at least this many rows, so that the reading takes
+ * little of its time. */
 #define BLOCK_ROWS_LEAST 64u
 
 void kvc_look_open(struct kvc_engine *engine) { engine->look = (struct kvc_look){.stopped = false}; }
 
-/* Waits for the device, so that the answer is not about work that is only queued, and asks. All ranks get rank 0's
- * answer. */
+/* Waits for the device, so that all earlier work is complete, and asks the program. All ranks get rank 0's answer. */
 static void ask(struct kvc_runner *runner) {
     struct kvc_engine *engine = runner->engine;
     struct kvc_look *look = &engine->look;
@@ -64,7 +64,7 @@ uint32_t kvc_look_rows(const struct kvc_session *session, uint32_t layer, uint32
     const uint32_t window = kvc_runner_window(runner, layer);
     uint64_t entries = kvc_cache_most(&session->cache, layer);
     if (!runner->engine->look.armed || runner->engine->trace)
-        return rows; /* a trace has one record of an operation, however many rows */
+        return rows; /* a trace has one record of each operation, so all rows stay in one operation */
     runner->coordinator->most_of_heads(session, &entries, 1);
     if (window)
         entries = kvc_min_u64(entries, (uint64_t)window + rows);

@@ -2,8 +2,8 @@
  * within a second on usual machines.
  *
  * Between kvc_look_begin and kvc_look_end, long operations ask before they start: linear layers, and attention block by
- * block. After the answer "stop" they are skipped. What they would have written is then undefined, so the caller looks
- * at kvc_look_status before anything but floats is computed from it. The other ranks get rank 0's answer at the same
+ * block. After the answer "stop" they are skipped. Their outputs are then undefined, so the caller checks
+ * kvc_look_status before it computes anything but floats from them. The other ranks get rank 0's answer at the same
  * operation, because they ask after the same amount of work. */
 #ifndef KVC_CORE_ENGINE_LOOK_H
 #define KVC_CORE_ENGINE_LOOK_H
@@ -14,7 +14,7 @@
 void kvc_look_open(struct kvc_engine *engine);
 /* Begins a computation and asks. Returns KVC_USAGE if the program stops the prompt, or has stopped it before. */
 enum kvc_status kvc_look_begin(struct kvc_runner *runner, struct kvc_error *error);
-/* Called before an operation of so many multiply-adds. Returns false if the operation must be skipped. */
+/* Called before an operation of `work` multiply-adds. Returns false if the operation must be skipped. */
 bool kvc_look(struct kvc_runner *runner, uint64_t work);
 /* Returns KVC_USAGE if operations have been skipped. */
 enum kvc_status kvc_look_status(const struct kvc_runner *runner, struct kvc_error *error);

@@ -97,7 +97,7 @@ struct kvc_bytes_read {
 /* The shape and the use of a weight. */
 struct kvc_matrix {
     uint64_t rows, inputs; /* rows of all experts */
-    bool shared;           /* the embedding, or a part of it, which needs its bytes in the file whatever else is made */
+    bool shared;           /* the embedding or a part of it: token lookup reads its bytes in the file */
 };
 
 struct kvc_network {
@@ -136,7 +136,7 @@ struct kvc_network {
     bool gated_attention;            /* q has twice as many rows: for each head the queries, then the output gate */
     struct kvc_span final_norm;      /* [hidden] */
     struct kvc_span final_norm_bias; /* [hidden] */
-    struct kvc_weight *head;         /* [vocab, hidden]; the embedding itself where tied */
+    struct kvc_weight *head;         /* [vocab, hidden]; the embedding itself if they are tied */
     struct kvc_span head_bias;       /* [vocab] */
     struct kvc_part_of part;
     uint64_t matrix_bytes; /* bytes of this rank's matrices in the file; a matrix that two weights share counts once */

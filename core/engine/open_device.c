@@ -37,7 +37,7 @@ static enum kvc_status unknown_backend(const char *name, struct kvc_error *error
 struct device_name {
     const char *text;
     size_t length;       /* of the backend's name */
-    bool given;          /* a device of the backend is given: by index, or by a part of its name */
+    bool given;          /* the name gives one of the backend's devices: by index, or by a part of the device's name */
     const char *part;    /* NULL: by index */
     unsigned long index; /* 0 if there is none */
 };

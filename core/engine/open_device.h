@@ -5,8 +5,8 @@
 #include "core/base/ops.h"
 #include "kvcull.h"
 
-/* `name`: "cpu", "ref", an instruction set of one of them ("avx2"), "name:index", or "name:part of a device's name".
- * Options threads, math and ranks count. */
+/* `name`: "cpu", "ref", an instruction set of one of them ("avx2"), "name:index", or "name:part of a device's name". Of
+ * the options, only threads, math and ranks are used. */
 enum kvc_status kvc_open_device(const char *name, const struct kvc_engine_options *options, struct kvc_device **device,
                                 struct kvc_error *error);
 

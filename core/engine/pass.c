@@ -73,7 +73,7 @@ static void copy_queries(struct kvc_session *session, struct kvc_queries *querie
                       kvc_growable_at(&batch->positions, batch_row * word), count * word);
 }
 
-/* Copies the part's rows that are among the chunk's last ones, which are the chunk's probe. */
+/* Copies those of the part's queries that belong to the chunk's probe, which is the chunk's last rows. */
 static void keep_own_probe(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     struct kvc_runner *runner = session->runner;
     struct kvc_prompt *prompt = &session->prompt;
@@ -171,7 +171,7 @@ static enum kvc_status pass_part(struct kvc_session *const *sessions, size_t cou
     enum kvc_status status = kvc_look_begin(runner, error);
     if (status == KVC_OK)
         status = compute_part(sessions, count, source, layer, part, error);
-    (void)kvc_look_end(runner, &stopped); /* the status has it */
+    (void)kvc_look_end(runner, &stopped); /* a failure is in `status` already */
     return status;
 }
 

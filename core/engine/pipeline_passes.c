@@ -20,11 +20,11 @@ static void run_own_layers(struct kvc_passing *rows) {
 
 /* ---- the rows of a decode step ---- */
 
-/* A rank reads its weights once for each group. Assume that this takes as long as the arithmetic of R rows. A stage
- * then takes R + n units for a group of n rows, and g groups of a step of B rows pass N stages in (N + g - 1) (R + B /
- * g) units. The function returns the g with the smallest time, which is about the square root of (N - 1) B / R. A CPU
- * core computes about ten operations in the time in which it reads a weight; a device with its own memory, more than a
- * hundred. */
+/* Returns the number of groups into which a step's rows are divided. A rank reads its weights once for each group.
+ * Assume that this takes as long as the arithmetic of R rows. In units of the arithmetic of one row, a stage then takes
+ * R + n for a group of n rows, and g groups of a step of B rows pass N stages in (N + g - 1) (R + B / g). This time is
+ * smallest if g is about the square root of (N - 1) B / R. A CPU core computes about ten operations in the time in
+ * which it reads a weight; a device with its own memory, more than a hundred. */
 static uint32_t count_groups(const struct kvc_runner *runner, uint32_t rows) {
     const struct kvc_ranks *ranks = ranks_of(runner);
     const uint64_t stages = ranks->stages.link->count, weights = runner->device->capacity ? 256 : 16;
@@ -83,10 +83,10 @@ enum kvc_status kvc_pipeline_step(struct kvc_passing *rows) {
 /* ---- the passes of a prompt ---- */
 
 /* Returns how many passes of the session's prompt a rank may run ahead of the last status that it received. With 0, the
- * next pass waits for the status of the current one. Passes can overlap if the policy does not read the whole prompt in
- * one layer before the next, and if no rank's layers depend on another rank's layers. Policies that choose entries
- * within a prompt must do so in the chunk stage. With N ranks and stages of equal duration, the first rank is about to
- * begin pass p + N when the last rank ends pass p. One more pass compensates for unequal durations. */
+ * next pass waits for the status of the current one. Passes can overlap if the policy does not need a layer's complete
+ * rows before the next layer begins, and if no rank's layers depend on another rank's layers. Policies that choose
+ * entries within a prompt must do so in the chunk stage. With N ranks and stages of equal duration, the first rank is
+ * about to begin pass p + N when the last rank ends pass p. One more pass compensates for unequal durations. */
 static uint32_t lead_of(const struct kvc_session *session) {
     const struct kvc_ranks *ranks = ranks_of(session->runner);
     const struct kvc_policy *policy = session->policy;
@@ -105,7 +105,7 @@ uint32_t kvc_pipeline_begin_passes(struct kvc_passing *rows, bool overlap) {
     rows->lead = overlap ? UINT32_MAX : 0;
     for (size_t i = 0; i < rows->count; i++)
         rows->lead = kvc_min_u32(rows->lead, lead_of(rows->sessions[i]));
-    /* passes that overlap have as many rows as a layer computes at once, so each row is computed as without a pipeline
+    /* overlapping passes have the rows that a layer computes at once, so rows are computed as without a pipeline
      */
     return rows->lead ? rows->sessions[0]->chunk : UINT32_MAX;
 }

@@ -30,7 +30,7 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
     if (session->evictions.planned[layer].nothing_goes)
         return false;
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
-    /* after another method's eviction the list is shorter than this method's bound knows */
+    /* another method may have evicted, so the list may be shorter than this method's bound assumes */
     if (forecast->bound && (at.method->stages & KVC_STAGE_PROMPT) &&
         entries <= forecast->bound(&at.method->values, held, 0))
         return false;
@@ -38,8 +38,8 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
     return kvc_policy_entries(&at, false, held, session->step) < (double)entries;
 }
 
-/* Prepares the device's workspace for the step's operations in a layer. `places` is the largest number of places that
- * are read or chosen from. */
+/* Prepares the device's workspace for the step's operations in a layer. `places` is the largest number of entries that
+ * a head reads or chooses from. */
 static enum kvc_status prepare_device(struct kvc_session *session, uint32_t layer, uint32_t places,
                                       struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;

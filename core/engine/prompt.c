@@ -20,8 +20,8 @@ bool kvc_prompt_long_rope(const struct kvc_session *session, uint32_t rows) {
     return session->tokens ? session->long_rope : rope->long_frequency && length > rope->original_context;
 }
 
-/* Passes the logits of a pass's rows to the caller, with row numbers of the prompt. logits: room for KVC_LOGIT_ROWS
- * rows, or all of a shorter prompt. */
+/* Passes the logits of a pass's rows to the caller, with row numbers of the prompt. `logits` has room for
+ * KVC_LOGIT_ROWS rows, or for all rows of a shorter prompt. */
 static enum kvc_status report_rows(struct kvc_session *session, const struct kvc_prompt_options *options, float *logits,
                                    struct kvc_error *error) {
     struct kvc_runner *runner = session->runner;
@@ -154,7 +154,7 @@ static enum kvc_status feed_rows_forward(void *user, uint32_t layer, const struc
         kvc_runner_project_output(runner, &runner->prompt, layer, part->row, part->rows);
         kvc_runner_feed_forward(runner, &runner->prompt, layer, part->row, part->rows);
     }
-    enum kvc_status status = kvc_look_end(runner, error); /* the caller's function below may take steps of others */
+    enum kvc_status status = kvc_look_end(runner, error); /* the callback below may run steps of other sessions */
     if (status != KVC_OK || part->kind != KVC_ROWS_PROMPT)
         return status;
     status = check_rows(prompt, layer, part->row, part->rows, error);

@@ -154,7 +154,7 @@ enum kvc_status kvc_session_prompt_many(struct kvc_session *const *sessions, siz
     if (count > INT32_MAX)
         return fail_all(&many, kvc_fail(error, KVC_USAGE, "prompt: %zu tokens; at most %d fit", count, INT32_MAX));
     const struct kvc_runner *runner = sessions[0]->runner;
-    KVC_ASSERT(runner->network); /* the session of a replay is constant outside the library */
+    KVC_ASSERT(runner->network); /* callers get the session of a replay as const, so they cannot pass it here */
     runner->coordinator->begin_prompt_many(sessions, session_count, tokens, count, logits != NULL);
     many.over = calloc(session_count, sizeof *many.over);
     many.member = malloc(session_count * sizeof *many.member);

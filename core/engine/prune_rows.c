@@ -41,7 +41,7 @@ static void find_rows(const struct kvc_session *session, uint32_t *index, uint32
     for (uint32_t i = 0, at = 0; i < prompt->next_rows; i++) {
         while (kvc_session_row(session, at) != prompt->next_kept_rows[i]) {
             at++;
-            KVC_ASSERT(at < prompt->chunk_rows); /* the rows kept next are some of those kept now */
+            KVC_ASSERT(at < prompt->chunk_rows); /* next_kept_rows is a subset of kept_rows */
         }
         index[i] = at;
     }

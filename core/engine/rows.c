@@ -255,7 +255,7 @@ static void load_extra(const struct kvc_session *session, const struct kvc_row_s
     const uint32_t extra = kvc_prompt_extra_rows(session);
     for (uint32_t i = 0; i < extra; i++) {
         KVC_ASSERT(prompt->last_chunk || extra <= prompt->probes);
-        const uint64_t probe = session->turn - prompt->probes + i; /* its row of the prompt */
+        const uint64_t probe = session->turn - prompt->probes + i; /* the probe's row number in the prompt */
         if (prompt->last_chunk) {
             loaded->tokens[at + i] = prompt->pseudo_tokens ? prompt->pseudo_tokens[i] : 0;
             loaded->positions[at + i] = (int32_t)(session->tokens + session->turn + prompt->pseudo_offset + i);

@@ -23,7 +23,7 @@ struct kvc_row_span {
 struct kvc_projected {
     struct kvc_span k;
     struct kvc_span v;
-    bool entries_only; /* no method reads the rows, so they do not attend */
+    bool entries_only; /* no method reads the rows' queries, so attention is skipped */
 };
 
 /* The source of a prompt's rows: a network, a replay (which has q, k and v already), or synthetic values. */
@@ -105,7 +105,7 @@ uint32_t kvc_prompt_extra_stored(const struct kvc_session *session); /* how many
 
 /* ---- several sessions' prompts as one ----
  *
- * The following functions take sessions whose prompts have the same rows (prompt_many.c); usually there is one. If
+ * The following functions take sessions whose prompts have the same rows (prompt_many.c); usually one session. If
  * something fails for one session only, its `failure` is set and the others continue. */
 
 /* Returns KVC_OK if at least one session has not failed, otherwise the first session's failure. */

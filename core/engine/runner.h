@@ -134,8 +134,8 @@ void kvc_runner_project_values(struct kvc_runner *runner, uint32_t layer, uint32
 /* Appends the segments' stored rows to their lists. k, v [rows, H_kv, d], positions int32 [rows]. */
 void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segments, size_t count, struct kvc_span k,
                        struct kvc_span v, struct kvc_span positions);
-/* Transform rows as hadamard does if the entries' types are rotated: before they are appended, queries with keys, and
- * values; after attention, its output. `row` counts from the first row of the batch's part in the buffers. */
+/* Apply the operation `hadamard` if the entries' types are rotated: to queries, keys and values before keys and values
+ * are appended, and to attention's output. `row` counts from the first row of the batch's part in the buffers. */
 void kvc_runner_transform(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row, uint32_t rows,
                           struct kvc_span k, struct kvc_span v);
 void kvc_runner_transform_back(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row,

@@ -14,8 +14,8 @@
 
 #define SORTED_MOST 256u   /* if more tokens are wanted, all are sorted at once */
 #define TAIL 17.5f         /* exp(-TAIL) is below 2^-25 */
-#define REFUSALS 8u        /* tokens that a filter refuses one by one before it strikes out many at once */
-#define REFUSALS_MOST 512u /* refused tokens before it compares all that are left */
+#define REFUSALS 8u        /* after this many refusals of single tokens the filter strikes out many at once */
+#define REFUSALS_MOST 512u /* after this many refusals the filter checks all tokens that are left */
 
 union slot {
     uint32_t token;

@@ -327,7 +327,7 @@ enum kvc_status kvc_select_prepare(struct kvc_session *session, uint32_t layer, 
     return select_reserve(session, layer, select, most, error);
 }
 
-/* Brings the summaries that the choice reads up to date, pages and sums of values, and marks the others as stale. */
+/* Updates those summaries (pages, sums of values) that the choice reads, and marks the others as stale. */
 static void update_summaries(struct kvc_session *session, uint32_t layer, const struct kvc_select *select) {
     struct kvc_select_layer *kept = &session->select.layer[layer];
     const bool paged = has_pages(select);
@@ -392,7 +392,8 @@ static struct kvc_select_reads reads_of(struct kvc_session *session, const struc
                                      .reads = &session->select.chosen};
 }
 
-/* Returns the operation that keeps the chosen entries with the highest scores until their weight reaches the share. */
+/* Returns the operation that keeps the chosen entries with the highest scores until they have the wanted share of all
+ * weights. */
 static struct kvc_cut_reads cut_of(struct kvc_session *session, const struct kvc_select *select,
                                    const struct kvc_select_scores *scores, const struct kvc_select_reads *reads) {
     const float scale = kvc_score_scale(scores->scoring.scale, scores->head_size);
@@ -409,7 +410,7 @@ static struct kvc_cut_reads cut_of(struct kvc_session *session, const struct kvc
                                   .reads = &session->select.chosen};
 }
 
-/* Chooses among `most` places of the longest head. */
+/* Chooses the entries to read. `most` is the number of entries that the longest head chooses from. */
 static enum kvc_status select_choose(struct kvc_stage *stage, const struct kvc_select *select, uint32_t most,
                                      struct kvc_error *error) {
     struct kvc_session *session = stage->session;

@@ -13,7 +13,7 @@ struct kvc_select_layer {
     struct kvc_read_list view; /* index NULL: no view */
     uint32_t *view_count;      /* [lists]: host copy of view.count */
     bool view_stale;           /* an eviction has made the view shorter than view_count says */
-    struct kvc_buffer *sums;   /* float32 [lists, d]: sums of the values of all places */
+    struct kvc_buffer *sums;   /* float32 [lists, d]: sum of the values of all entries that a head may choose from */
     size_t page_bytes;
     size_t index_bytes;
     bool pages_right; /* false: must be rebuilt */
@@ -29,7 +29,7 @@ struct kvc_select_state {
     struct kvc_growable rest;          /* [H]: attention probability of each query head's sink */
     struct kvc_growable scores;        /* float32 [lists, stride] */
     struct kvc_growable probabilities; /* float32 [H, stride] */
-    struct kvc_growable alpha;         /* float32 [H]: the share of the unread entries */
+    struct kvc_growable alpha;         /* float32 [H]: the attention probability of the read entries */
     struct kvc_read_list chosen;       /* the current row's choice, in read_index and read_count */
     bool mixing;                       /* the mean value of the unread entries is mixed into the current row */
 };

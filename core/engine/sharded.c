@@ -1,5 +1,6 @@
-/* sharded.c - gathers the outputs that ranks compute of a layer: from device to device if the link supports it,
- * otherwise through the host. If a rank is out of memory it ends all ranks, because the others wait for its part. */
+/* sharded.c - gathers the outputs of a layer, of which each rank computes a part: from device to device if the link
+ * supports it, otherwise through the host. If a rank is out of memory it ends all ranks, because the others wait for
+ * its part. */
 #include "core/engine/sharded.h"
 
 #include "core/base/assert.h"

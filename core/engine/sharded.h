@@ -23,7 +23,7 @@ void kvc_sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc
  */
 bool kvc_sharded_gather_int8(struct kvc_runner *runner, struct kvc_int8_rows y, struct kvc_span part, uint32_t rows,
                              uint64_t N, enum kvc_ownership parts);
-/* The same in fifteen bits, which halves the gathered bytes. */
+/* The same, quantized to fifteen bits, which halves the gathered bytes. */
 bool kvc_sharded_gather_int16(struct kvc_runner *runner, struct kvc_int16_rows y, struct kvc_span part, uint32_t rows,
                               uint64_t N, enum kvc_ownership parts);
 

@@ -105,7 +105,8 @@ static void run_close(struct kvc_device *device) {
     trace_free(trace);
 }
 
-/* Puts the trace's functions above a table. A fused operation that the table lacks stays absent. */
+/* Replaces the device's table by the trace's functions, which call `real`. A fused operation that `real` lacks stays
+ * absent. */
 static void install(struct kvc_trace *trace, const struct kvc_ops *real) {
     trace->real = real;
     trace->ops = *real;

@@ -25,9 +25,9 @@ static uint32_t first_of(const struct kvc_trace *trace, size_t heads) {
 
 /* ---- rows ---- */
 
-/* Writes a line for each row and head of an output [rows, heads, width]. With fewer rows than the batch, or as many,
- * the rows are those of the batch from row `first` on. Otherwise each row of the batch has the same number of
- * consecutive rows here. If the numbers do not match, the line has the row's number in place of a head. */
+/* Writes a line for each row and head of an output [rows, heads, width]. If the output has at most as many rows as the
+ * batch, they are the batch's rows from `first` on. Otherwise each row of the batch has the same number of consecutive
+ * rows in the output. If the numbers do not match, the line has the row's number in place of a head. */
 static void put_rows(struct kvc_trace *trace, struct kvc_trace_name name, struct kvc_span from, uint32_t first,
                      size_t rows, size_t heads, size_t width) {
     const size_t bytes = width * kvc_trace_size(name.kind), batch = first < trace->row_count ? trace->row_count : 0;
@@ -551,7 +551,7 @@ void kvc_trace_pages_update(struct kvc_trace *trace, const struct kvc_pages_upda
     }
 }
 
-/* Writes the scores of the heads that were not skipped, by place or by page, and the weights of their query heads. */
+/* Writes the scores of the heads that were not skipped, by entry or by page, and the weights of their query heads. */
 void kvc_trace_select_scores(struct kvc_trace *trace, const struct kvc_select_scores *args) {
     const bool paged = args->kind == KVC_SCORE_PAGE_CHANNELS || args->kind == KVC_SCORE_PAGE_BOUND;
     const uint32_t lists = args->lists->kv_heads, group = args->heads / lists;

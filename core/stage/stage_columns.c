@@ -36,7 +36,7 @@ static uint32_t in_ring(const struct kvc_stage *stage, uint32_t count, uint32_t 
 }
 
 /* Clears the ring buffer's rows of tokens that token pruning dropped. These tokens have no query, so their rows still
- * hold data of earlier turns. The rows are cleared by writing queries that see nothing. */
+ * hold data of earlier turns. To clear a row, the function writes a query that sees no entry. */
 static enum kvc_status empty_rows(const struct kvc_stage *stage, uint32_t column, uint32_t ring, enum kvc_row_kind kind,
                                   struct kvc_error *error) {
     const struct kvc_session *session = stage->session;

@@ -126,7 +126,7 @@ enum kvc_status kvc_stage_standard_mix(struct kvc_stage *stage, uint64_t first, 
         status = kvc_across_open(stage, arrays, 2, &across, error);
     if (status != KVC_OK)
         return status;
-    KVC_ASSERT(leverage->stride == scores->stride); /* scores that an eviction parts are refused above */
+    KVC_ASSERT(leverage->stride == scores->stride); /* the checks above refuse scores from before an eviction */
     kvc_stage_device(stage)->ops->standard_mix(kvc_stage_device(stage),
                                                &(struct kvc_standard_mix){.lists = &across.lists,
                                                                           .first = some(first),

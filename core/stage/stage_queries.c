@@ -191,7 +191,7 @@ static enum kvc_status dequantize_outputs(struct kvc_stage *stage, uint32_t firs
     return KVC_OK;
 }
 
-/* Creates the outputs of a replay: the channels of each head themselves. */
+/* Creates the output projection of a replay. Output c is the sum of channel c of all heads. */
 static enum kvc_status make_outputs(struct kvc_runner *runner, struct kvc_error *error) {
     const struct kvc_geometry *g = &runner->geometry;
     const size_t d = g->head_size, width = g->heads * d;
