@@ -37,7 +37,8 @@ KVC_INLINE float kvc_sqrt(float a) { return KVC_OPENCL_SQRT(a); }
 #else
 #include <float.h>
 #include <stdint.h>
-/* 16: only _Float16 is evaluated in its own precision, as gcc does with AVX512-FP16; floats are evaluated in float. */
+/* FLT_EVAL_METHOD 16: only _Float16 is evaluated in its own precision, as gcc does with AVX512-FP16; floats are
+ * evaluated in float. */
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16
 #error "kvcull's results are exact: float expressions must be evaluated in float (on 32-bit x86: -msse2 -mfpmath=sse)"
 #endif
@@ -107,8 +108,8 @@ KVC_INLINE float kvc_max(float a, float b) { return a > b ? a : b; }
                 (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
     } while (0)
 
-/* Rounds to the nearest integer, halves to even, for |x| <= 2^22: at 1.5 * 2^23 a float's unit is 1. (-0.5, -0] gives
- * +0. */
+/* Rounds to the nearest integer, halves to even, for |x| <= 2^22: near 1.5 * 2^23 neighbouring floats differ by 1.
+ * (-0.5, -0] gives +0. */
 #define KVC_ROUND_MAGIC 12582912.0f
 KVC_INLINE float kvc_rint(float x) { return (x + KVC_ROUND_MAGIC) - KVC_ROUND_MAGIC; }
 
@@ -291,7 +292,8 @@ KVC_INLINE float kvc_log2(float x) {
     return h + kvc_fma(a.lo, KVC_LOG2E, kvc_fma(a.hi, 1.925963e-08f, kvc_fma(a.hi, KVC_LOG2E, -h)));
 }
 
-/* x^y for x >= 0, at most 1.5 ulp off; 0 below exp(-87). x^0 = 1^y = 1, NaN for x < 0, otherwise as C's powf. */
+/* x^y for x >= 0, at most 1.5 ulp off; a result below exp(-87) becomes 0. x^0 = 1^y = 1, NaN for x < 0, otherwise as
+ * C's powf. */
 KVC_INLINE float kvc_pow(float x, float y) {
     struct kvc_pair a;
     float h, low;
@@ -468,13 +470,12 @@ KVC_INLINE float kvc_int8_take(float m, float x, kvc_i32 sum, float lane) { retu
  * whole number below 2^36. With the scales w and x of the block, sum = kvc_int16_add(w, x, I, sum). (float)I rounds to
  * nearest even.
  *
- * I is exact in any order and from any parts. Three ways to compute it:
- * - Products of 16 bits. Eight of them are below 2^31, so their sum fits in 32 bits; then it goes to 64 bits.
- * - Products of bytes. A quant is two digits: q = 128 * high + low, where high is q / 128 rounded down, -128 .. 127,
- *   and low is 0 .. 127. The sums of the products of two digits fit in 32 bits for a whole block, and I = 16384 * hh +
- *   128 * (hl + lh) + ll.
- * - I modulo 2^32, and the sum hh of the products of the high digits: I - 16384 * hh is 128 * (hl + lh) + ll, whose
- *   magnitude is below 2^31.
+ * I is exact, in whatever order and parts it is summed. Three ways to compute it:
+ * - Products of 16 bits. The sum of eight products is below 2^31 and fits in 32 bits. Such sums are added in 64 bits.
+ * - Products of bytes. A quant has two digits: q = 128 * high + low, where high is q / 128 rounded down, -128 .. 127,
+ *   and low is 0 .. 127. For a whole block, each sum of products of two digits fits in 32 bits: hh (high times high),
+ *   hl, lh and ll. I = 16384 * hh + 128 * (hl + lh) + ll.
+ * - I modulo 2^32 and hh determine I, because the magnitude of I - 16384 * hh = 128 * (hl + lh) + ll is below 2^31.
  */
 #define KVC_INT16_BLOCK 256
 #define KVC_INT16_STEP 32
@@ -495,7 +496,8 @@ KVC_INLINE kvc_i16 kvc_int16_quant(float x, float inverse) {
 /* The digits of a quant, with an exact division: C leaves shifts of negative numbers to the compiler. */
 KVC_INLINE kvc_i32 kvc_int16_low(kvc_i32 q) { return q & 127; }
 KVC_INLINE kvc_i32 kvc_int16_high(kvc_i32 q) { return (q - (q & 127)) / 128; }
-/* Rounds a block's sum to float32 once: the parts are exact, and so is their product with 2^14. */
+/* Rounds a block's sum to float32, with one rounding: both parts are exact, and so is the product of the high part and
+ * 2^14. */
 KVC_INLINE float kvc_int16_float(kvc_i64 sum) {
     const kvc_i32 low = (kvc_i32)(sum & 16383);
     return kvc_fma((float)(kvc_i32)((sum - low) / 16384), 16384.0f, (float)low);

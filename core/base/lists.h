@@ -65,9 +65,9 @@ static inline uint32_t kvc_entry_bytes(const struct kvc_entry_format *format) {
 }
 
 /* A head may have one slot more than its blocks hold: an extra slot, for the entry that exists only within a decode
- * step. It is in an arena block that up to KVC_BLOCK heads share. In a block table its name is KVC_EXTRA_SLOT + block *
- * KVC_BLOCK + slot. In a list's arrays it takes KVC_EXTRA_SLOTS elements, to keep the following data aligned; only the
- * first is used. */
+ * step. The extra slot is in an arena block that up to KVC_BLOCK heads share. In a block table the slot's name is
+ * KVC_EXTRA_SLOT + block * KVC_BLOCK + slot. In a list's arrays the slot takes KVC_EXTRA_SLOTS elements, to keep the
+ * following data aligned; only the first is used. */
 #define KVC_EXTRA_SLOT 0x80000000u
 #define KVC_EXTRA_SLOTS 16u
 

@@ -1,5 +1,5 @@
-/* log.h - the log of an engine: lines that say what was chosen and why, each with a level and a subject. A line costs
- * one test of a level unless it is wanted. */
+/* log.h - the log of an engine: lines that say what was chosen and why, each with a level and a subject. A line that is
+ * not wanted costs one test of a level. */
 #ifndef KVC_CORE_BASE_LOG_H
 #define KVC_CORE_BASE_LOG_H
 
@@ -31,7 +31,7 @@ void kvc_log_write(const struct kvc_log *log, enum kvc_log_level level, enum kvc
 #endif
     ;
 
-/* Reads "LEVEL[,SUBJECT...]" into the levels of `log`; NULL: off. `name` is what the message calls the text. */
+/* Reads "LEVEL[,SUBJECT...]" into the levels of `log`; NULL: off. Error messages call the text `name`. */
 enum kvc_status kvc_log_read(const char *name, const char *text, struct kvc_log *log, struct kvc_error *error);
 
 #endif

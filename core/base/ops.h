@@ -13,8 +13,8 @@
 
 #include "core/base/lists.h"
 
-/* Weights of Keyformer in place of attention's: softmax over the same entries of (s + g) / tau, where g =
- * kvc_gumbel(seed, layer, query head, key position) (canon.h). */
+/* The probabilities that Keyformer uses in place of attention's: softmax over the same entries of (s + g) / tau, where
+ * g = kvc_gumbel(seed, layer, query head, key position) (canon.h). */
 struct kvc_noise {
     uint64_t seed;
     uint32_t layer;

@@ -3,7 +3,7 @@
  * One word, `state`, has everything on which threads must agree: the number of the job in the upper half and the next
  * task in the lower half. A thread takes a task by compare-and-swap on the whole word, so a late thread cannot take a
  * task of a finished job. While the caller prepares the next job, the lower half is KVC_CLOSED. Idle workers spin for
- * some microseconds, then sleep. A caller whose last tasks run on other threads does the same. */
+ * some microseconds, then sleep. So does a caller that waits for tasks on other threads. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -99,8 +99,9 @@ static void *worker_main(void *argument) {
     }
 }
 
-/* Starts a worker, which handles no signals: they are for the threads of the program, which may wait for them. The
- * signals of a thread's own faults stay, so that a handler can report a file that was truncated while it is mapped. */
+/* Starts a worker that blocks signals, so that the program's own threads, which may wait for signals, receive them. The
+ * signals of a thread's own faults are not blocked, so that a handler can report a file that was truncated while it is
+ * mapped. */
 static int start_worker(struct kvc_worker *worker) {
     static const int own[] = {SIGBUS, SIGFPE, SIGILL, SIGSEGV};
     sigset_t blocked, before;

@@ -107,8 +107,8 @@ static inline struct kvc_span kvc_verify_span(struct kvc_twin twin, int side) {
     return span;
 }
 
-/* Draws a width that fits the type's blocks, and a matrix. Its memory may begin at any multiple of the type's smallest
- * unit. */
+/* Draws a width that fits the type's blocks, and a matrix. The matrix may begin in memory at any multiple of the type's
+ * smallest unit. */
 uint32_t kvc_verify_width(struct kvc_verify *v, enum kvc_type type);
 const unsigned char *kvc_verify_matrix(struct kvc_verify *v, enum kvc_type type, uint32_t outputs, uint32_t inputs,
                                        enum kvc_flavour flavour);

@@ -74,7 +74,7 @@ void kvc_estimator_clear(struct kvc_estimator *e, uint32_t l, const double kept[
 void kvc_estimate_prompt(struct kvc_estimator *e);
 void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps);
 
-/* Capacity of the blocks that `entries` entries need, and of the tiles. */
+/* Return `entries` rounded up to whole blocks, and to whole tiles. */
 static inline uint64_t kvc_whole_blocks(uint64_t entries) { return kvc_round_up(entries, KVC_BLOCK); }
 static inline uint64_t kvc_whole_tiles(uint64_t entries) { return kvc_round_up(entries, KVC_TILE); }
 

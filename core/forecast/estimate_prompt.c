@@ -15,8 +15,8 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_me
     return method->policy->pseudo(&method->values, &turn, &offset, NULL);
 }
 
-/* Reduces the layers that the prompt has passed so far to the total for all layers. Together they may hold that total;
- * the model's activations decide how it is divided among them. */
+/* Evicts from the layers that the prompt has passed so far until they hold no more than the total for all layers. The
+ * model's activations decide how it is divided among them. */
 static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_method_layer *at, double mean) {
     struct kvc_ledger *ledger = &e->ledger;
     /* room for expired entries */

@@ -6,8 +6,8 @@
  * `broadcast` and `await` in the same order. Bytes are counted by their sender.
  *
  * Messages of one channel from one rank to another arrive in the order in which they were sent. `send` copies the data
- * and returns at once, unless too much is in flight already (SEND_MOST in mpi.c). It then waits for the receiver. To
- * avoid deadlock, a rank must not send that much to a rank that waits for it. */
+ * and returns at once, unless too much is in flight already (SEND_MOST in mpi.c). In that case it waits for the
+ * receiver. To avoid deadlock, a rank must not send that much to a rank that waits for it. */
 #ifndef KVC_CORE_RANKS_LINK_H
 #define KVC_CORE_RANKS_LINK_H
 

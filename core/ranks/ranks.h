@@ -70,7 +70,7 @@ struct kvc_ranks {
     struct kvc_packet packet; /* the current or last broadcast call */
     /* on ranks other than 0: executes broadcast calls until KVC_CALL_RETURN, whose value it returns */
     int (*follow)(struct kvc_ranks *ranks);
-    /* connects the devices of a link's ranks, if they can be; NULL: never */
+    /* connects the devices of a link's ranks if possible; NULL: never */
     void (*attach)(struct kvc_link *link, struct kvc_device *device);
     uint32_t *share; /* referenced by the teams' splits */
     void *objects;   /* data of `follow` */

@@ -48,7 +48,8 @@ uint32_t kvc_ranks_count(const struct kvc_ranks *ranks);
 /** Returns among how many ranks each layer is sharded: N of "tensor=N"; 1 if layers are not sharded. With more than 1,
  * prompts are computed in smaller chunks by default, because the ranks gather rows faster while they fit in caches. */
 uint32_t kvc_ranks_tensor(const struct kvc_ranks *ranks);
-/** Executes this rank's part of rank 0's calls until rank 0 closes. For ranks other than 0; not for "data". */
+/** Executes this rank's part of rank 0's calls until rank 0 calls kvc_ranks_close. For ranks other than 0; not for
+ * "data". */
 void kvc_ranks_follow(struct kvc_ranks *ranks);
 /** Gathers `bytes` bytes from every rank; for "data". All ranks call it, and it returns when all have. `*all` receives
  * the data of all ranks in order, and the caller frees it; `sizes` [count] receives the bytes of each rank. */
@@ -81,7 +82,7 @@ struct kvc_ranks_part {
     uint32_t first_layer;     /**< number of its first layer; only layers with attention count */
     uint32_t layers;          /**< number of its layers with attention */
     uint64_t weight_bytes;    /**< size of its weights */
-    uint64_t resident_bytes;  /**< the same in memory with KVC_MATH_INT16, whose matrices are converted */
+    uint64_t resident_bytes;  /**< memory that the weights take with KVC_MATH_INT16, which converts matrices */
     uint64_t recurrent_bytes; /**< recurrent state of one session */
 };
 /** Computes the part of one rank from the model file, without other processes. `how` is as in kvc_ranks_planned,
