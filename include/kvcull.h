@@ -125,7 +125,7 @@ enum kvc_type {
     KVC_Q4H = KVC_ALL_TYPES, /**< blocks of 32 values, 4 bits each */
     KVC_Q5H,                 /**< 5 bits each */
     KVC_Q6H,                 /**< 6 bits each */
-    KVC_ANY_TYPE             /**< where a function says so: any type */
+    KVC_ANY_TYPE             /**< any type, for functions that say so */
 };
 /** Returns the name in lower case: "f32", "f16", "bf16", "q8_0", ... */
 const char *kvc_type_name(enum kvc_type type);
@@ -150,7 +150,7 @@ bool kvc_entry_types_equal(struct kvc_entry_types a, struct kvc_entry_types b);
 #define KVC_ENTRY_TYPES_NAME 32
 /** Writes the types as text: "f16" if both are the same, otherwise "k=q8_0,v=q4h". Returns `text`. */
 const char *kvc_entry_types_name(struct kvc_entry_types types, char text[KVC_ENTRY_TYPES_NAME]);
-/** Reads such a text (case-insensitive names; "v=" may come first). Returns false if it is not one. */
+/** Reads types from such a text (case-insensitive names; "v=" may come first). Returns false if the text is invalid. */
 bool kvc_entry_types_from_name(const char *name, struct kvc_entry_types *types);
 
 /** The arithmetic of linear layers and of attention. Results of FLOAT, of INT8 and of INT16 are bit-identical on every
@@ -159,10 +159,12 @@ enum kvc_math {
     KVC_MATH_FLOAT, /**< float32, summed in a fixed order */
     KVC_MATH_FAST,  /**< products of many rows use a BLAS library, so results depend on the machine */
     KVC_MATH_INT8,  /**< quantized weights are multiplied by activations of 8 bits; if the model has such weights,
-                         attention over entries of integers (KVC_Q8_0, KVC_Q4_0, KVC_IQ4_NL, KVC_Q4H, KVC_Q5H, KVC_Q6H)
-                         multiplies integers. Everything else as with FLOAT. The default of the program `kvcull` */
-    KVC_MATH_INT16, /**< weights of floats (KVC_F32, KVC_F16, KVC_BF16, KVC_FP8) and their activations are multiplied as
-                         integers of 15 bits if the layer's inputs are a multiple of 32. Everything else as with FLOAT
+                         attention also multiplies integers, over entries of the types KVC_Q8_0, KVC_Q4_0, KVC_IQ4_NL,
+                         KVC_Q4H, KVC_Q5H and KVC_Q6H. Everything else as with FLOAT. The default of the program
+                         `kvcull` */
+    KVC_MATH_INT16, /**< float weights (KVC_F32, KVC_F16, KVC_BF16, KVC_FP8) and activations are quantized to 15 bits
+                         and multiplied as integers, if the number of the layer's inputs is a multiple of 32. Everything
+                         else as with FLOAT
                      */
     KVC_MATH_EXACT = KVC_MATH_FLOAT /**< the former name of FLOAT */
 };
@@ -327,13 +329,13 @@ struct kvc_model_info {
     uint64_t weight_bytes;      /**< size of all weights */
     uint64_t mapped_bytes;      /**< the part of weight_bytes that is used in the mapped file, without a copy */
     uint64_t packed_bytes;      /**< KVC_MATH_INT16: size of the matrices that the first session converts; else 0 */
-    uint64_t resident_bytes;    /**< size of the weights in memory: weight_bytes, with these matrices instead of those
-                                     in the file, of which only an embedding is still used */
+    uint64_t resident_bytes;    /**< size of the weights in memory. A converted matrix counts instead of its original in
+                                     the file, but both count if the original is an embedding */
     uint64_t active_parameters; /**< number of weights that one token is computed with */
     uint64_t active_bytes;      /**< size of these weights */
     const char *weight_types;   /**< for example "q4_k, q6_k, f32" */
-    enum kvc_math math;         /**< in force: the engine's; FLOAT if the engine has INT8 but no weight is quantized, or
-                                     INT16 but all weights are */
+    enum kvc_math math;         /**< arithmetic in use: the engine's, or FLOAT if the engine has INT8 but no weight is
+                                     quantized, or INT16 but all weights are quantized */
     const char *rope;           /**< "plain", "linear", "llama3", "yarn", "longrope" or "divisors" */
     int32_t bos;                /**< token at the beginning of a text; -1: none */
     int32_t eos;                /**< token at the end of a text; -1: none */
@@ -364,7 +366,7 @@ const struct kvc_model_info *kvc_model_info(const struct kvc_model *model);
  * KVC_INPUT if `from` cannot be converted, and with KVC_RESOURCE if `to` cannot be written. */
 enum kvc_status kvc_convert(const char *from, const char *to, enum kvc_type type, struct kvc_error *error);
 /** Sets `*type` to the default type for kvc_convert: KVC_Q8_0 for a GGUF file. For a folder (a name that ends in a
- * slash) the type of the source's matrices if that is KVC_F32 or KVC_BF16, else KVC_F16. */
+ * slash), it is the type of the source's matrices if that is KVC_F32 or KVC_BF16, else KVC_F16. */
 enum kvc_status kvc_convert_type(const char *from, const char *to, enum kvc_type *type, struct kvc_error *error);
 /** Writes a GGUF file of random weights with the geometry of a real model, for measurements. The file is the same on
  * every machine. Weights of different types are drawn independently.
@@ -454,8 +456,8 @@ bool kvc_chat_template(size_t i, const char **name, const char **summary);
 
 /* ---- sessions ----------------------------------------------------------------------------------------------- */
 
-/** The most keys of a rotated type whose mean is subtracted from all keys of a session: those of the first prompt's
- * first tokens (docs/reference/entry-types.md). */
+/** The maximum number of keys in the mean that is subtracted from all keys of a session if their type is rotated. They
+ * are the keys of the first prompt's first tokens (docs/reference/entry-types.md). */
 #define KVC_MEAN_ROWS 256u
 
 /** A text in progress: its cache entries, its policy's state and its counters. */
@@ -558,19 +560,19 @@ struct kvc_session_stats {
     uint64_t state_bytes;       /**< state held now: columns, order lists, positions, block tables */
     uint64_t peak_bytes;        /**< the most of cache_bytes + state_bytes since the session was opened */
     uint64_t prompt_peak_bytes; /**< the most of that sum during the last prompt */
-    uint64_t full_bytes;   /**< the size that the cache of policy `full` would have now, with the same type. It has no
-                                entries that sliding windows hide from all later tokens */
-    uint64_t read_bytes;   /**< cache bytes that decode steps have read, select_bytes included */
-    uint64_t select_bytes; /**< the part of read_bytes that was read in order to choose entries */
-    uint64_t decode_steps; /**< decode steps so far */
-    uint64_t saturated;    /**< values clipped to the F16 range when stored. After a step of several sessions, each
-                                counts the values of all of them */
-    bool outgrown;         /**< longrope: the session began with the short factors and now has more tokens than
-                                they serve (original_context of the model). It keeps them; a new session with a
-                                larger `context` uses the long factors */
-    uint32_t prompt_sessions; /**< sessions that shared the last prompt's rows, this one included */
-    uint64_t spared_rows;     /**< rows times layers that were computed for another session */
-    uint32_t mean_rows;       /**< number of first keys whose mean is subtracted from the keys, in a list; 0: none */
+    uint64_t full_bytes;        /**< the size that the cache of policy `full` would have now, with the same type. Such a
+                                     cache has no entries that sliding windows hide from all later tokens */
+    uint64_t read_bytes;        /**< cache bytes that decode steps have read, select_bytes included */
+    uint64_t select_bytes;      /**< the part of read_bytes that was read in order to choose entries */
+    uint64_t decode_steps;      /**< decode steps so far */
+    uint64_t saturated;         /**< values clipped to the F16 range when stored. After a step of several sessions, each
+                                     counts the values of all of them */
+    bool outgrown;              /**< longrope: the session began with the short factors and now has more tokens than
+                                     they serve (original_context of the model). It keeps them; a new session with a
+                                     larger `context` uses the long factors */
+    uint32_t prompt_sessions;   /**< sessions that shared the last prompt's rows, this one included */
+    uint64_t spared_rows;       /**< rows times layers that were computed for another session */
+    uint32_t mean_rows;         /**< number of first keys whose mean is subtracted from the keys, in a list; 0: none */
 };
 /** Reports the counters of a session. */
 void kvc_session_stats(const struct kvc_session *session, struct kvc_session_stats *stats);
@@ -581,8 +583,8 @@ uint32_t kvc_session_heads(const struct kvc_session *session, uint32_t layer);
 enum kvc_status kvc_session_positions(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                       int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);
 
-/** Reports the positions that the last decode step read of one list, as kvc_session_positions: all of them, unless a
- * method selected some. Fails with KVC_USAGE if the session was opened without record_reads. */
+/** Reports the positions in one list that the last decode step read, as kvc_session_positions does. The step read all
+ * of them unless a method selected some. Fails with KVC_USAGE if the session was opened without record_reads. */
 enum kvc_status kvc_session_reads(const struct kvc_session *session, uint32_t layer, uint32_t kv_head,
                                   int32_t *positions, size_t capacity, size_t *count, struct kvc_error *error);
 
@@ -757,7 +759,8 @@ struct kvc_tensor {
  * kvc_output).
  */
 struct kvc_tensor_writer;
-/** Creates a file of `count` tensors. Fails with KVC_USAGE if names are not UTF-8 or not unique, and with KVC_RESOURCE.
+/** Creates a file of `count` tensors. Fails with KVC_USAGE if names are not UTF-8 or not unique, and with KVC_RESOURCE
+ * if the file cannot be created.
  */
 enum kvc_status kvc_tensor_writer_open(const char *path, const struct kvc_tensor *tensors, size_t count,
                                        struct kvc_tensor_writer **writer, struct kvc_error *error);

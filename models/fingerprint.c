@@ -41,7 +41,7 @@ static uint64_t add_rope(uint64_t hash, const struct kvc_rope *rope) {
     return add_real(add_real(hash, rope->attention_factor), rope->long_attention_factor);
 }
 
-/* Adds the network's numbers that a forward pass uses besides the weights. */
+/* Adds the numbers, other than weights, that a forward pass uses. */
 static uint64_t add_network(uint64_t hash, const struct kvc_network *network) {
     const uint64_t numbers[] = {network->layers,
                                 network->hidden,

@@ -6,8 +6,8 @@
 
 /* Returns the fingerprint of an open model: XXH64 of all metadata of a GGUF file, of the numbers from a folder's
  * configuration, of names, types and shapes of all tensors, and of 4096 bytes at the beginning, middle and end of each
- * tensor. Of 8-bit numbers only the first half is sampled, and their scales are left out. Models with different weights
- * have different fingerprints, unless they differ only in bytes between the samples. */
+ * tensor. Of FP8 weights only the first half is sampled, and scales in a second tensor are left out. Models with
+ * different weights have different fingerprints, unless they differ only in bytes between the samples. */
 uint64_t kvc_model_fingerprint(struct kvc_model *model);
 
 /* The items that the fingerprint consists of: the network's numbers, each key of a GGUF file, each tensor.

@@ -106,7 +106,7 @@ static void broadcast_close(struct kvc_model *model) {
     (void)kvc_call_end(model->engine->ranks, KVC_OK, NULL);
 }
 
-/* Logs what the files have, which part of it this process has, and the arithmetic in force. */
+/* Logs what the files have, which part of it this process has, and the arithmetic in use. */
 static void log_model(const struct kvc_model *model) {
     const struct kvc_log *log = &model->engine->log;
     const struct kvc_network *network = &model->network;
@@ -249,8 +249,8 @@ void kvc_model_close(struct kvc_model *model) {
 
 const struct kvc_model_info *kvc_model_info(const struct kvc_model *model) { return &model->info; }
 
-/* Lets the system take back the pages of the files, whose matrices have been converted. What is read again, such as
- * rows of the embedding, comes back page by page. */
+/* Lets the system take back the pages of the files after the matrices have been converted. Data that is read again,
+ * such as rows of the embedding, comes back page by page. */
 static void let_go_of_files(struct kvc_model *model) {
     if (model->gguf) {
         kvc_gguf_let_go(model->gguf);

@@ -19,8 +19,8 @@ struct kvc_model {
     struct kvc_gguf *gguf;           /* one of gguf and safetensors is NULL */
     struct kvc_safetensors *safetensors;
     struct kvc_runner *runner;
-    struct kvc_packed_bytes packed; /* of this process's part, with KVC_MATH_INT16 */
-    bool let_go;                    /* of the files' pages */
+    struct kvc_packed_bytes packed; /* with KVC_MATH_INT16: memory of this process's weights */
+    bool let_go;                    /* kvc_map_let_go was called for the files */
     bool told;                      /* the other ranks have opened the model, too */
     _Atomic(uint64_t) fingerprint;  /* 0: not computed yet; any thread may compute it (models/fingerprint.h) */
 };

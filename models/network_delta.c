@@ -13,8 +13,8 @@
 #include "models/network_load.h"
 
 /* Rows of a tensor: `pieces` groups of `rows` rows. The first group begins at row `first`, and each further one
- * `stride` rows later. If `by_head` is true, groups are value heads, which a folder groups by key head and the network
- * arranges in tiles. */
+ * `stride` rows later. If `by_head` is true, groups are value heads. Their order may differ between the file and the
+ * network (head_of). */
 struct slice {
     const char *stem;
     uint64_t first, rows, pieces, stride;

@@ -33,7 +33,7 @@ static void same_files_end(const struct comparison *of, const char *text) {
     of->ranks->link->class->end(of->ranks->link, text);
 }
 
-/* Gathers bytes from all ranks, in the order of ranks. sizes receives how many each sent. */
+/* Gathers bytes from all ranks, in the order of ranks. `sizes` receives the number of bytes from each rank. */
 static void *same_files_gather(struct comparison *of, const void *mine, size_t bytes) {
     void *all;
     free(of->bytes);
@@ -41,7 +41,7 @@ static void *same_files_gather(struct comparison *of, const void *mine, size_t b
     return of->bytes = all;
 }
 
-/* Reports a difference: rank 0 prints the error and ends all ranks, for which the others wait. */
+/* Reports a difference. Rank 0 prints the error and ends all ranks. The other ranks wait to be ended. */
 static void differ(struct comparison *of, const char *path, const char *what, uint32_t rank) {
     char text[600], none = 0;
     snprintf(text, sizeof text, "%.300s: %s is not the same on rank %u as here: all ranks need the same files", path,

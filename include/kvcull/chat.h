@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/** A conversation as text, with the origin of each byte. */
+/** A conversation as text, and where each byte came from. */
 struct kvc_rendered {
     char *text;   /**< ends in a NUL and contains no other; the caller frees it */
     char *marks;  /**< [bytes], freed with `text`: 1 if the byte came from a message, a tool, a document or a variable,

@@ -83,9 +83,9 @@ struct kvc_verify_row {
     uint64_t differing_bits; /**< bits that differ in these */
     uint64_t kept_differing; /**< method: entries that only one of the two runs keeps */
     uint64_t read_differing; /**< method: entries that only one of the two runs reads in decode steps */
-    uint64_t hash;           /**< of all results (operation) or logits (method) of the tested backend */
-    uint64_t kept_hash;      /**< method: of the entries kept in all steps */
-    uint64_t read_hash;      /**< method: of the entries read in all steps */
+    uint64_t hash;           /**< hash of all results (operation) or logits (method) of the tested backend */
+    uint64_t kept_hash;      /**< method: hash of the entries kept in all steps */
+    uint64_t read_hash;      /**< method: hash of the entries read in all steps */
     char first[160];         /**< the first difference: shape, index and both values in hexadecimal; "": none */
 };
 /** Receives the result for one operation; nonzero stops. */
@@ -126,7 +126,7 @@ struct kvc_measured {
     const char *shape;     /**< the shape */
     uint64_t bytes;        /**< bytes that one call must read and write */
     uint64_t flops;        /**< arithmetic of one call; a fused multiply-add counts 2, an exponential 20; 0: none */
-    uint64_t beside_bytes; /**< bytes of the call measured beside it */
+    uint64_t beside_bytes; /**< bytes of the call that it is compared with */
     unsigned calls;        /**< backend calls per measured call: 1, or more if copies must restore its input */
     double seconds;        /**< of one call, the best of several */
     double beside; /**< seconds of one call on the other backend; 0: there is none. If the first backend is less than
@@ -138,7 +138,7 @@ typedef int kvc_measure_fn(void *user, const struct kvc_rooflines *rooflines, co
 /** A table that kvc_measure_operations measures. */
 struct kvc_measure_table {
     const char *name;   /**< its name */
-    const char *beside; /**< the call that it measures beside each row if no other backend is given; NULL: none */
+    const char *beside; /**< the call with which it compares each row if no other backend is given; NULL: none */
     bool model;         /**< kvc_measure_prompt measures it, because it needs a model */
 };
 /** Returns the i-th table; NULL past the last one. */
@@ -157,14 +157,14 @@ struct kvc_measure_options {
     const char *table;  /**< the table's name; NULL: "operations", or "layer" if there are entries */
     bool quick;         /**< call everything once, at small shapes, to see that it runs */
 };
-/** Measures a table and calls `row` for each of its rows. With one thread of the processor, tables other than
- * "operations" and "layer" count processor time, so that other load disturbs less. Fails as kvc_engine_open does, and
- * with KVC_USAGE for an unknown table or operation. */
+/** Measures a table and calls `row` for each of its rows. With one CPU thread, all tables except "operations" and
+ * "layer" measure CPU time, which other load affects less. Fails as kvc_engine_open does, and with KVC_USAGE for an
+ * unknown table or operation. */
 enum kvc_status kvc_measure_operations(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
                                        kvc_measure_fn *row, void *user, struct kvc_error *error);
 /** Computes a prompt in a new session and calls `row` for every operation: `seconds` of all its calls, in `beside` the
- * seconds of the whole prompt, in `shape` the number of calls. The last row is the rest of the time. The engine is the
- * model's and computes nothing else meanwhile. */
+ * seconds of the whole prompt, in `shape` the number of calls. The last row has the remaining time. The engine must be
+ * the model's and compute nothing else meanwhile. */
 enum kvc_status kvc_measure_prompt(struct kvc_engine *engine, struct kvc_model *model,
                                    const struct kvc_session_options *options, const int32_t *tokens, size_t count,
                                    kvc_measure_fn *row, void *user, struct kvc_error *error);

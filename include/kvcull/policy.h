@@ -114,8 +114,8 @@ void *kvc_stage_state(const struct kvc_stage *stage);
 void *kvc_stage_user(const struct kvc_stage *stage);
 /** Returns true if the method acts on a layer. */
 bool kvc_stage_acts(const struct kvc_stage *stage, uint32_t layer);
-/** Switches the stage to an earlier layer, to which further calls in this stage function then apply. Its state columns
- * are available there, its queries are not. */
+/** Switches the stage to an earlier layer, to which further calls in this stage function then apply. The earlier
+ * layer's state columns are available, its queries are not. */
 enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct kvc_error *error);
 
 /* ---- scores ---------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
                                       struct kvc_error *error);
 /** Sets scores to the attention mass of the rows that the class's `pseudo` added (DapQ). */
 enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
-/** Sets scores to the largest attention probability that any of these rows, in any head of the group, gave an entry
+/** Sets scores to the largest attention probability that any of the added rows, in any head of the group, gave an entry
  * (KVzip, arXiv:2505.23416). */
 enum kvc_status kvc_stage_pseudo_most(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 /** Chunk stage: updates the accumulated probe A with the layer's rotated probe queries Q (TAKE): `A = Q` in the first
@@ -191,12 +191,12 @@ enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, ui
 enum kvc_status kvc_stage_mix_redundancy(struct kvc_stage *stage, float threshold, float share, float divisor,
                                          struct kvc_scores *scores, struct kvc_error *error);
 
-/** Sets norms per query head to the L1 norm of each value after the head's columns of the output projection, `|W_o
- * v_j|_1` (CriticalKV, arXiv:2502.03805; docs/reference/methods/criticalkv.md). A replay has no projection and uses
- * `|v_j|_1`. */
+/** Sets norms per query head to the L1 norm of each value multiplied by the head's columns of the output projection,
+ * `|W_o v_j|_1` (CriticalKV, arXiv:2502.03805; docs/reference/methods/criticalkv.md). A replay has no projection and
+ * uses `|v_j|_1`. */
 enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_scores *norms, struct kvc_error *error);
-/** Replaces scores per list by `(score + epsilon) * factor`. The entries that `rule` would keep get more than any
- * other; the rule's scores may be the same array. */
+/** Replaces scores per list by `(score + epsilon) * factor`. The entries that `rule` would keep get a higher score than
+ * all others. The rule's scores may be the same array. */
 enum kvc_status kvc_stage_weigh(struct kvc_stage *stage, const struct kvc_keep *rule, float epsilon,
                                 const struct kvc_scores *factor, struct kvc_scores *scores, struct kvc_error *error);
 
@@ -234,15 +234,15 @@ struct kvc_series {
  * with KVC_INPUT if the layer rotates another number of channels. */
 enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct kvc_series *series,
                                          struct kvc_error *error);
-/** Decode stage, after kvc_stage_prepare_series with the same series: sets scores per list to TriAttention's
- * (docs/reference/methods/triattention.md). Of the group's heads the highest counts, or with `average` their mean. */
+/** Decode stage, after kvc_stage_prepare_series with the same series: sets scores per list to TriAttention's scores
+ * (docs/reference/methods/triattention.md): the highest score of the group's heads or, with `average`, their mean. */
 enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kvc_series *series, bool average,
                                         struct kvc_scores *scores, struct kvc_error *error);
 /** Prompt stage: sets scores per list to the attention within chunks, times the length of the value (Compactor,
  * arXiv:2507.08143; docs/reference/methods/compactor.md). The prompt is cut into chunks of `chunk` entries; every query
- * (the class's `queries` must request all) attends to its whole chunk, before and after it. Indices below `first` and
- * the last `last` get 0. Entries of earlier turns keep the score of their own turn, stored in state column `column`.
- * scores NULL: only updates the column. */
+ * (the class's `queries` must request all) attends to all entries of its chunk, including later ones. Indices below
+ * `first` and the last `last` get 0. Entries of earlier turns keep the score of their own turn, stored in state column
+ * `column`. scores NULL: only updates the column. */
 enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, uint64_t last, uint32_t chunk,
                                      uint32_t column, struct kvc_scores *scores, struct kvc_error *error);
 /** Sets scores per list to the statistical leverage of each key before RoPE among the keys of its list (Compactor). */
@@ -272,9 +272,10 @@ enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_score
  * A class may request float32 columns (`columns`), numbered from 0. Each holds one number for each entry, 0 when the
  * entry is appended. */
 
-/** Adds the attention probabilities of the current queries (in `attended` the current rows, in a decode step its own)
- * to columns first and first+1, whose sum is the accumulated attention (H2O, arXiv:2306.14048). tau 0: attention's own
- * probabilities. Otherwise: `softmax((s + g) / tau)` with noise g drawn from `seed` (Keyformer, arXiv:2403.09054). */
+/** Adds the attention probabilities of the current queries (in `attended`, of the current rows; in a decode step, of
+ * its row) to columns first and first+1, whose sum is the accumulated attention (H2O, arXiv:2306.14048). tau 0:
+ * attention's own probabilities. Otherwise: `softmax((s + g) / tau)` with noise g drawn from `seed` (Keyformer,
+ * arXiv:2403.09054). */
 enum kvc_status kvc_stage_accumulate(struct kvc_stage *stage, uint32_t first, float tau, uint64_t seed,
                                      struct kvc_error *error);
 /** Sets scores per list to the sum of `count` neighbouring columns. */
@@ -300,8 +301,8 @@ enum kvc_fusion {
     KVC_FUSE_MAX  /**< maximum */
 };
 /** Writes the rows of the newest `count` queries: the step's own (count 1), or the prompt's last. An entry that a query
- * could not see gets 0, or minus infinity among logits. A row whose token was pruned below this layer gets the same for
- * every entry. */
+ * could not see gets 0, or minus infinity among logits. A row whose token was pruned below this layer gets this value
+ * for every entry. */
 enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t count,
                                      enum kvc_row_kind kind, struct kvc_error *error);
 /** Sets scores per list by combining the newest `filled` rows, by ascending position of their queries, for entries
@@ -391,12 +392,12 @@ struct kvc_select {
     uint32_t page;   /**< entries of a page. With KVC_SELECT_CHANNELS: 1 stores a second copy of the keys by channel, so
                           that only the largest channels are read from memory; 0 does not */
     uint32_t dims;   /**< number of channels */
-    uint64_t budget; /**< a head (or its view) with no more entries than this reads them all */
+    uint64_t budget; /**< a head that may choose from no more entries than this reads all of them */
     uint64_t top;    /**< entries or pages to read */
     uint64_t local;  /**< newest entries that are always read */
-    double share;    /**< with pages: stop when the chosen ones have this share of all estimated weights; 0: not used. A
-                          weight is an entry's score, or with KVC_SELECT_PAGE_BOUND the exponential of a page's bound,
-                          averaged over the group */
+    double share;    /**< with pages: the choice ends when the chosen entries have this share of all estimated weights;
+                          0: not used. A weight is an entry's score, or with KVC_SELECT_PAGE_BOUND the exponential of a
+                          page's bound, averaged over the group */
     bool mean_value; /**< KVC_SELECT_CHANNELS: give the probability of unread entries to the mean of all values */
 };
 /** Select stage: sets the entries that the step reads in every head, or in its view. */
@@ -454,7 +455,7 @@ enum kvc_ragged {
 };
 
 /** Predicts the entries of a method from its options and the lengths, without data. `kvcull info` uses it to predict
- * memory, `kvcull bench` compares it with counted numbers, and a session reserves memory by it before each step.
+ * memory, `kvcull bench` compares it with counted numbers, and a session uses it to reserve memory before each step.
  * `prompt` is the number of the prompt's tokens, `steps` the number of decode steps since then (0: right after the
  * prompt). Any function may be NULL. */
 struct kvc_forecast {
@@ -462,7 +463,7 @@ struct kvc_forecast {
      */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
     /** Returns the entries of a head after that step, as a mean over the layer's heads, if the list held at least
-     * context->from. NULL: bound(prompt, 0), or everything without `bound`. */
+     * context->from. NULL: bound(prompt, 0) or, if there is no `bound`, all entries. */
     double (*entries)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                       uint64_t steps);
     /** Returns how many of the layer's lists keep everything; `entries` then describes the others. NULL: none. */
@@ -553,8 +554,8 @@ struct kvc_policy_class {
     /** Observer, called after the attention of some of the prompt's rows (kvc_stage_accumulate), even if another method
      * holds the prompt stage. */
     kvc_stage_fn *attended;
-    /** Observer, called after a layer's last prompt row, before the prompt stage, even if another method holds that. It
-     * must not evict. */
+    /** Observer, called after a layer's last prompt row, before the prompt stage, even if another method holds that
+     * stage. It must not evict. */
     kvc_stage_fn *observe_prompt;
     kvc_stage_fn *chunk;     /**< KVC_STAGE_CHUNK, called after each chunk, layer by layer */
     kvc_stage_fn *prompt;    /**< KVC_STAGE_PROMPT */

@@ -32,7 +32,7 @@ static bool is_known(const struct kvc_tokenizer *tokenizer, const char *chat) {
 }
 
 /* gpt-oss ends each of its messages with <|end|>. An answer has several; its last one ends with <|return|>, or with
- * <|call|> if it is a call. Its GGUF files name only the first of them, or <|end|> as well. */
+ * <|call|> if it is a call. Its GGUF files name only the first of these tokens, or <|end|> as well. */
 static void find_channel_ends(struct kvc_tokenizer *tokenizer) {
     static const char *const names[] = {"<|end|>", "<|call|>", "<|return|>", "<|channel|>", "<|message|>"};
     enum { NAMES = sizeof names / sizeof *names };

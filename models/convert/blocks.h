@@ -38,8 +38,8 @@ float kvc_search_scale(const float *x, unsigned n, int low, int high);
  * the integers' range. Returns d as F16. */
 kvc_u16 kvc_share_scale(const float *scales, unsigned n, int lowest, int *integers);
 
-/* kvc_search_iq4 finds the scale for x = scale * kvc_iq4_value(q), 32 values, in the same way. kvc_nearest_iq4 returns
- * the q whose value is nearest to v. */
+/* kvc_search_iq4 finds the scale for x = scale * kvc_iq4_value(q), 32 values, as kvc_search_scale does. kvc_nearest_iq4
+ * returns the q whose value is nearest to v. */
 float kvc_search_iq4(const float *x);
 int kvc_nearest_iq4(float v);
 

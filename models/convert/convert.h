@@ -48,13 +48,13 @@ enum kvc_status kvc_convert_read_back(const char *written, const char *to, struc
 enum kvc_status kvc_convert_gguf(struct kvc_converter *converter, const char *to, enum kvc_type type,
                                  struct kvc_replaced *replaced, struct kvc_error *error);
 enum kvc_status kvc_convert_folder(struct kvc_converter *converter, const char *to, enum kvc_type type,
-                                   struct kvc_replaced *replaced, struct kvc_error *error); /* jansson */
+                                   struct kvc_replaced *replaced, struct kvc_error *error); /* uses jansson */
 /* Writes the folder `to`. `folder` is true if the source is a folder. */
 enum kvc_status kvc_convert_to_folder(struct kvc_converter *converter, bool folder, const char *to, enum kvc_type type,
-                                      struct kvc_error *error); /* jansson */
+                                      struct kvc_error *error); /* uses jansson */
 
 /* Chooses the type of a folder made from `from`: see kvc_convert_type. */
 enum kvc_status kvc_convert_folder_type(const char *from, bool folder, enum kvc_type *type,
-                                        struct kvc_error *error); /* jansson */
+                                        struct kvc_error *error); /* uses jansson */
 
 #endif

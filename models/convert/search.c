@@ -112,7 +112,7 @@ float kvc_search_iq4(const float *x) {
     }
     for (int step = -8; step <= 8; step++) {
         for (int end = 0; end < 16;
-             end += 15) { /* maps the largest value to either end of the codebook, or up to a tenth beside it */
+             end += 15) { /* maps the largest value to either end of the codebook, or up to a tenth away from it */
             const float place = (float)kvc_iq4_value(end) * (1.0f + 0.0125f * (float)step);
             const float g = gain_iq4(x, place / extreme, &scale);
             if (g > best) {

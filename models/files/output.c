@@ -90,8 +90,7 @@ static enum kvc_status make_temporary(struct kvc_output *output, const char *pat
     }
     for (unsigned i = 0; i < 1000; i++) {
         snprintf(output->temporary, capacity, "%s.part-%ld-%u", output->target, (long)getpid(), i);
-        output->held =
-            kvc_hold_written(output->temporary); /* before open, because a signal may arrive before it returns */
+        output->held = kvc_hold_written(output->temporary); /* before open: a signal may arrive before open returns */
         if (!output->held) {
             return kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
         }

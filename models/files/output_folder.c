@@ -67,7 +67,7 @@ static enum kvc_status make_temporary(struct kvc_output_set *set, struct kvc_err
     for (unsigned i = 0; set->temporary && reason == EEXIST && i < 1000; i++) {
         snprintf(set->temporary, capacity, "%s.part-%ld-%u", set->target, (long)getpid(), i);
         kvc_let_go(set->held);
-        set->held = kvc_hold_written(set->temporary); /* before mkdir, because a signal may arrive before it returns */
+        set->held = kvc_hold_written(set->temporary); /* before mkdir: a signal may arrive before mkdir returns */
         reason = !set->held ? ENOMEM : mkdir(set->temporary, 0777) != 0 ? errno : 0;
     }
     if (!set->temporary || !set->held) {

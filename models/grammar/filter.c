@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define FEW 4096u /* strike compares every token if at most this many are left */
-#define SPARE 4u  /* bytes after the text: one of strike, and three of kvc_matcher_possible */
+#define SPARE 4u  /* bytes after the text: one for strike, three for kvc_matcher_possible */
 
 struct grammar_filter {
     struct kvc_matcher matcher;
@@ -60,7 +60,8 @@ static bool allows(void *user, int32_t token) {
     return kvc_matcher_possible(&filter->matcher, filter->text, filter->bytes + added);
 }
 
-/* Strikes out the tokens whose first byte is impossible. If few tokens are left, or with `all`, compares each. */
+/* Strikes out the tokens whose first byte is impossible. If few tokens are left, or with `all`, compares each of the
+ * others with the grammar. */
 static void strike(void *user, float *logits, bool all) {
     struct grammar_filter *filter = user;
     bool possible[256];

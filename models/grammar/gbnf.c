@@ -9,7 +9,8 @@
 
 #include <stdlib.h>
 
-#define IN_PLACE_DEEPEST 20u /* parentheses around a rule in place; PCRE2 allows 250, and one rule has up to 200 */
+/* A rule within more parentheses becomes a group. PCRE2 allows 250 parentheses, and a rule has up to 200. */
+#define IN_PLACE_DEEPEST 20u
 
 struct writer {
     struct gbnf *gbnf;
@@ -46,7 +47,7 @@ static void write_range(struct kvc_regex *regex, const struct gbnf_range *range)
 }
 
 static void write_class(struct writer *writer, const struct gbnf_node *node) {
-    if (node->count == 0) { /* (?s) lets it match line ends, too */
+    if (node->count == 0) { /* (?s) lets "." match line ends, too */
         kvc_regex_put(writer->regex, ".");
         return;
     }
@@ -82,7 +83,8 @@ static void write_call(struct writer *writer, const struct gbnf_node *node) {
         write_group(writer, rule);
 }
 
-/* PCRE2 copies what is repeated a number of times, so that anything long becomes a group, whose call is copied. */
+/* PCRE2 copies an item that is repeated a number of times. So a long item becomes a group, and PCRE2 copies only its
+ * call. */
 static void write_repeat(struct writer *writer, const struct gbnf_node *node) {
     const struct gbnf_node *child = &writer->gbnf->nodes[node->first];
     const bool counted = node->minimum > 1 || (node->limit != GBNF_NONE && node->limit > 1);

@@ -8,7 +8,7 @@
 
 enum gbnf_kind {
     GBNF_LITERAL,  /* characters, possibly none */
-    GBNF_CLASS,    /* one character of some ranges, or of none of them */
+    GBNF_CLASS,    /* one character that is in one of some ranges, or in none of them */
     GBNF_CALL,     /* a rule */
     GBNF_SEQUENCE, /* all children, in order */
     GBNF_CHOICE,   /* one of the children */
@@ -36,10 +36,10 @@ struct gbnf_range {
 struct gbnf_rule {
     const char *name; /* [length], in the grammar's text */
     size_t length;
-    uint32_t line, called; /* of the definition and of the first call; 0: none */
-    uint32_t calls;        /* number of them */
+    uint32_t line, called; /* lines of the definition and of the first call; 0: none */
+    uint32_t calls;        /* number of calls */
     uint32_t body;         /* a node */
-    uint32_t group;        /* of the pattern; GBNF_NONE: not used yet */
+    uint32_t group;        /* the rule's group in the pattern; GBNF_NONE: none yet */
 };
 struct gbnf {
     struct gbnf_node *nodes;

@@ -17,7 +17,7 @@ static bool children_hold(const struct gbnf *gbnf, const struct gbnf_node *node,
     return !any;
 }
 
-/* Only the children of a sequence up to the first that is not empty can be at its left. */
+/* A sequence begins with its first child that cannot be empty, or with an earlier one. Later children do not matter. */
 static bool sequence_is_clear(const struct gbnf *gbnf, const struct gbnf_node *node) {
     for (uint32_t child = node->first; child != GBNF_NONE; child = gbnf->nodes[child].next) {
         if (!gbnf->nodes[child].holds[GBNF_CLEAR])
@@ -28,7 +28,7 @@ static bool sequence_is_clear(const struct gbnf *gbnf, const struct gbnf_node *n
     return true;
 }
 
-/* Returns what a property of the children and rules means for the node. */
+/* Returns true if the node has the property, given those of its children and of the rules. */
 static bool follows(const struct gbnf *gbnf, const struct gbnf_node *node, enum gbnf_property property) {
     switch (node->kind) {
     case GBNF_LITERAL:
@@ -75,10 +75,10 @@ static uint32_t left_call(const struct gbnf *gbnf, uint32_t rule) {
 
 static enum kvc_status refuse_left(const struct gbnf *gbnf, uint32_t rule, struct kvc_error *error) {
     char through[160] = "";
-    for (uint32_t i = 0; i < gbnf->rule_count; i++) /* until the rule is certainly within the circle */
+    for (uint32_t i = 0; i < gbnf->rule_count; i++) /* until the rule is certainly within the cycle */
         rule = left_call(gbnf, rule);
     for (uint32_t next = left_call(gbnf, rule), last = rule; next != last; next = left_call(gbnf, next))
-        rule = next < rule ? next : rule; /* the first of the circle in the text */
+        rule = next < rule ? next : rule; /* the rule of the cycle that comes first in the text */
     const struct gbnf_rule *first = &gbnf->rules[rule];
     for (uint32_t next = left_call(gbnf, rule); next != rule; next = left_call(gbnf, next)) {
         const size_t used = strlen(through);

@@ -6,7 +6,7 @@
 
 #define DEPTH_MOST 100u   /* parentheses within each other */
 #define REPEATS_MOST 8u   /* repeats of one item that follow each other: x*+? */
-#define COUNT_MOST 65535u /* of a repeat; PCRE2's limit */
+#define COUNT_MOST 65535u /* maximum count of a repeat; PCRE2's limit */
 #define SHOWN_MOST 40     /* bytes of a rule's name in a message */
 #define SHOWN(rule) (int)((rule)->length < SHOWN_MOST ? (rule)->length : SHOWN_MOST), (rule)->name
 
@@ -74,7 +74,7 @@ static bool read_counts(struct gbnf_reader *reader, struct gbnf_node *node) {
     return true;
 }
 
-/* Reads the repeats after an item and wraps it in them. */
+/* Reads the repeats after an item and wraps the item in them. */
 static bool read_repeats(struct gbnf_reader *reader, bool nested, uint32_t *item) {
     for (unsigned repeats = 0;; repeats++) {
         struct gbnf_node node = {.kind = GBNF_REPEAT, .first = *item, .next = GBNF_NONE, .limit = GBNF_NONE};

@@ -1,7 +1,7 @@
 /* grammar.c - opens grammars and compares texts with them.
  *
- * A grammar is a pattern of PCRE2. A partial match at the end of a text tells that the text can still become one of the
- * grammar's. */
+ * A grammar is a pattern of PCRE2. A partial match at the end of a text shows that the text is the beginning of a text
+ * of the grammar. */
 #include "models/grammar/grammar.h"
 
 #include "core/base/assert.h"
@@ -20,7 +20,7 @@
 #define STEPS_FIRST(bytes) (16u * (uint64_t)(bytes) + 4000u)
 #define STEPS_MOST(bytes) (200u * (uint64_t)(bytes) + 50000u)
 #define STEPS_OF_TOKEN 50000000u
-#define SAMPLES 64u        /* ends of a character that are tried if the points are not exact */
+#define SAMPLES 64u        /* completions of a character that are tried if the points are not exact */
 #define STACK_FIRST 65536u /* bytes of the stack of compiled patterns */
 #define STACK_MOST (16u << 20)
 
@@ -165,19 +165,18 @@ static int match(struct kvc_matcher *matcher, const char *text, size_t bytes, ui
 
 static bool reaches_end(int result) { return result >= 0 || result == PCRE2_ERROR_PARTIAL; }
 
-/* Returns true if the character `code`, of which `missing` bytes are missing at the end of the text, keeps it possible.
- */
+/* Completes the text with the last `missing` bytes of the character `code`. Returns true if it stays possible. */
 static bool can_be(struct kvc_matcher *matcher, char *text, size_t bytes, unsigned missing, uint32_t code) {
     for (unsigned b = 0; b < missing; b++)
         text[bytes + b] = (char)(0x80 | (code >> 6 * (missing - 1 - b) & 63));
     return !matcher->exhausted && reaches_end(match(matcher, text, bytes + missing, PCRE2_PARTIAL_HARD));
 }
 
-/* Returns true if some character that begins with the bytes from `whole` on keeps the text possible. Tries one of those
- * between two points of the pattern. If the points are not exact, it also tries some others, so it may miss a class of
- * rare characters. */
+/* Returns true if some character that begins with the bytes from `whole` on keeps the text possible. Tries one
+ * character between each two neighbouring points of the pattern. If the points are not exact, it also tries some
+ * others, so it may miss a class of rare characters. */
 static bool can_complete(struct kvc_matcher *matcher, char *text, size_t whole, size_t bytes, unsigned missing) {
-    static const uint32_t least[] = {0x80, 0x800, 0x10000}; /* of characters of 2, 3 and 4 bytes */
+    static const uint32_t least[] = {0x80, 0x800, 0x10000}; /* smallest characters of 2, 3 and 4 bytes */
     const struct kvc_points *points = &matcher->grammar->points;
     const size_t length = bytes - whole + missing;
     uint32_t low = (unsigned char)text[whole] & (0x7fu >> length);

@@ -31,7 +31,8 @@ static const char common[] = "(?<w>(?: |\\n[ \\t]{0,40})?)"
                              "(?<v>(?&s)|(?&n)|true|false|null|\\[(?&w)(?:(?&v)(?:,(?&w)(?&v))*)?(?&w)\\]|"
                              "\\{(?&w)(?:(?&m)(?:,(?&w)(?&m))*)?(?&w)\\})";
 
-/* Keywords that restrict values and are not supported. Unknown keywords restrict nothing, as JSON schema has it. */
+/* Keywords that restrict values and are not supported. Unknown keywords restrict nothing, as the JSON schema standard
+ * says. */
 static const char *const refused[] = {"not",
                                       "if",
                                       "then",
@@ -109,7 +110,7 @@ static int add_literal(const char *text, size_t bytes, void *out) {
     return 0;
 }
 
-/* Not json_dumps: the program that calls the library may have set jansson's functions to allocate and free. */
+/* Does not use json_dumps, because the calling program may have replaced jansson's allocation functions. */
 bool schema_literal(struct schema *schema, const json_t *value, struct kvc_regex *out) {
     return json_dump_callback(value, add_literal, out, JSON_ENCODE_ANY | JSON_COMPACT) == 0 || no_memory(schema);
 }
@@ -211,7 +212,7 @@ static bool check_keywords(struct schema *schema, const json_t *node, const stru
     return true;
 }
 
-/* Refuses keywords beside `name`, unless they restrict nothing. `also`: a keyword that may stand beside it, or NULL. */
+/* Refuses keywords beside `name`, unless they restrict nothing. `also` is another permitted keyword, or NULL. */
 static bool check_alone(struct schema *schema, const json_t *node, const struct schema_place *at, const char *name,
                         const char *also) {
     static const char *const known[] = {"type",
@@ -250,7 +251,7 @@ static bool constants(struct schema *schema, const json_t *node, const struct sc
     const size_t count = only ? 1 : json_array_size(list);
     unsigned types = ~0u;
     bool any = false;
-    if (only && list) { /* as some generators write it */
+    if (only && list) { /* some generators write both */
         bool found = false;
         for (size_t i = 0; i < json_array_size(list); i++)
             found = found || json_equal(json_array_get(list, i), only);
@@ -296,7 +297,7 @@ static bool choice(struct schema *schema, const json_t *list, const struct schem
     return true;
 }
 
-/* Appends an array or object. The schemas within describe other values. */
+/* Appends an array or object. The schemas within it describe other values than `node` does. */
 static bool within(struct schema *schema, const json_t *node, const struct schema_place *at,
                    bool (*append)(struct schema *, const json_t *, const struct schema_place *, struct kvc_regex *),
                    struct kvc_regex *out) {

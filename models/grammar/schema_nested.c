@@ -61,7 +61,7 @@ static bool collect(struct schema *schema, const json_t *node, const struct sche
     return true;
 }
 
-/* Appends optional members. A group for each lists the members that may follow. */
+/* Appends optional members. For each of them, a group lists the members that may follow it. */
 static bool optional_members(struct schema *schema, const struct member *members, size_t count,
                              const struct schema_place *at, struct kvc_regex *out) {
     const unsigned first = schema->last_group;
@@ -76,7 +76,7 @@ static bool optional_members(struct schema *schema, const struct member *members
             kvc_regex_print(out, "(?&g%u)", first + (unsigned)i + 2);
         if (i == 0)
             continue;
-        /* Group first + i + 1: member i or not, then the later ones. */
+        /* Group first + i + 1 matches member i or nothing, then the later members. */
         kvc_regex_print(&tail, "(?<g%u>(?:,(?&w)", first + (unsigned)i + 1);
         const bool good = put_member(schema, &members[i], at, &tail);
         kvc_regex_put(&tail, ")?");
@@ -95,7 +95,7 @@ static bool optional_members(struct schema *schema, const struct member *members
 
 static bool put_members(struct schema *schema, const struct member *members, size_t count,
                         const struct schema_place *at, struct kvc_regex *out) {
-    bool before = false; /* a member stands before for sure */
+    bool before = false; /* a member certainly precedes */
     size_t required = 0;
     while (required < count && !members[required].required)
         required++;
@@ -179,7 +179,7 @@ bool schema_object(struct schema *schema, const json_t *node, const struct schem
 
 /* ---- arrays ---- */
 
-/* Appends the elements after the first `fixed`: at least `least` and at most `most` of `call`. */
+/* Appends elements that match `call`: at least `least` and at most `most`. `first`: no element precedes them. */
 static void rest(const char *call, bool first, uint64_t least, uint64_t most, struct kvc_regex *out) {
     char upper[24] = "";
     if (most == 0)
@@ -195,7 +195,7 @@ static void rest(const char *call, bool first, uint64_t least, uint64_t most, st
 
 bool schema_array(struct schema *schema, const json_t *node, const struct schema_place *at, struct kvc_regex *out) {
     const json_t *items = json_object_get(node, "items"), *prefix = json_object_get(node, "prefixItems");
-    const bool old = json_is_array(items); /* before 2020, an array of items was what prefixItems is */
+    const bool old = json_is_array(items); /* before 2020, prefixItems was written as an array in `items` */
     const struct schema_place before = {at, old ? "items" : "prefixItems", 0}, here = {at, "items", 0};
     uint64_t least = 0, most = UINT64_MAX;
     if (old && prefix)

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MOST 999999999999999.0 /* of a bound's magnitude; doubles have all whole numbers up to here */
+#define MOST 999999999999999.0 /* maximum magnitude of a bound; doubles represent all whole numbers up to here */
 #define FRACTION "(?:\\.[0-9]{1,18})?"
 
-/* An end of a range: of whole numbers 0 or more. */
+/* An end of a range, a whole number of at least 0. */
 struct bound {
     bool set, exclusive; /* exclusive: numbers above (or below) it only; for whole numbers it is never set */
     uint64_t at;

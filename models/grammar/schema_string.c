@@ -46,7 +46,7 @@ static const char *format_of(const char *name) {
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (strcmp(name, formats[i][0]) == 0)
             return formats[i][1];
-    return NULL; /* other formats restrict nothing, as JSON schema has it */
+    return NULL; /* other formats restrict nothing, as the JSON schema standard says */
 }
 
 bool schema_string(struct schema *schema, const json_t *node, const struct schema_place *at, struct kvc_regex *out) {

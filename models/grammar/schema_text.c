@@ -1,7 +1,7 @@
 /* schema_text.c - translates the pattern of a string (ECMA-262's regular expressions) into one for JSON text.
  *
- * In JSON a quote, a backslash and control characters are escaped. A literal one is translated; classes match only
- * characters that need no escape. */
+ * In JSON a quote, a backslash and control characters are escaped. If the pattern has such a character, the translation
+ * has its escape. Classes match only characters that need no escape. */
 #include "models/grammar/schema.h"
 #include "models/tokenizer/parts.h"
 
@@ -23,7 +23,7 @@ struct reader {
     const char *text, *end;
     struct kvc_regex *out;
     unsigned depth;
-    bool repeatable; /* something stands before that a quantifier can repeat */
+    bool repeatable; /* the preceding item can be repeated by a quantifier */
 };
 
 static bool refuse(struct reader *reader, const char *what) {
@@ -224,7 +224,7 @@ static bool part(struct reader *reader) {
             good = braces(reader);
         else
             kvc_regex_print(reader->out, "%c", c);
-        if (good && reader->text < reader->end && *reader->text == '?') { /* lazy: the same texts */
+        if (good && reader->text < reader->end && *reader->text == '?') { /* a lazy quantifier matches the same texts */
             kvc_regex_put(reader->out, "?");
             reader->text++;
         }
@@ -279,6 +279,6 @@ bool schema_text(struct schema *schema, const char *pattern, size_t bytes, const
             return false;
     if (reader.depth > 0)
         return refuse(&reader, "a ( without its )");
-    kvc_regex_put(out, ends ? ")" : ")(?&c)*+"); /* a quote follows */
+    kvc_regex_put(out, ends ? ")" : ")(?&c)*+"); /* possessive, because a quote follows */
     return true;
 }

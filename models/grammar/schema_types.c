@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define ALL ((1u << SCHEMA_TYPES) - 1)
-#define STEPS_MOST 1000000u /* in all comparisons of schemas */
+#define STEPS_MOST 1000000u /* of all comparisons of schemas together */
 #define NUMBERS (1u << SCHEMA_INTEGER | 1u << SCHEMA_NUMBER)
 
 static bool type_of_name(const json_t *name, unsigned *types) {
@@ -92,7 +92,7 @@ static json_t *values_of(const json_t *node) {
     return json_is_array(list) ? json_incref((json_t *)(uintptr_t)list) : NULL;
 }
 
-/* Returns the types of a schema, of its constants if it has some. */
+/* Returns the types of a schema or, if it has constants, of its constants. */
 static unsigned possible(const json_t *node) {
     unsigned types = 0, each;
     json_t *values = values_of(node), *type = json_object_get(node, "type");

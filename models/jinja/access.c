@@ -110,7 +110,7 @@ struct jinja_value jinja_attribute(struct jinja *j, struct jinja_value of, const
     return jinja_undefined(name);
 }
 
-/* Finds index i of n in *at; a negative i counts from the end. Returns false if it is out of range. */
+/* Sets *at to index i among n items; a negative i counts from the end. Returns false if it is out of range. */
 static bool access_place(int64_t i, size_t n, size_t *at) {
     if (i < 0) {
         i += (int64_t)n;

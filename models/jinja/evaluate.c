@@ -21,7 +21,7 @@ const struct jinja_builtin *jinja_filter(const char *name, size_t bytes) {
     return found ? found : jinja_builtin(jinja_list_filters, name, bytes);
 }
 
-/* Returns the index of a name in "old new count". Returns -1 if it is not found. */
+/* Returns the index of a name in a list of parameters such as "old new count". Returns -1 if it is not found. */
 static int parameter(const char *parameters, const char *name) {
     const size_t bytes = strlen(name);
     for (int i = 0; *parameters; i++) {

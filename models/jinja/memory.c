@@ -161,6 +161,6 @@ bool jinja_enter(struct jinja *j) {
 }
 
 void jinja_leave(struct jinja *j) {
-    KVC_ASSERT(j->depth > 0); /* jinja_enter came first */
+    KVC_ASSERT(j->depth > 0); /* jinja_enter was called before */
     j->depth--;
 }

@@ -57,7 +57,7 @@ static void copy_marks(char *to, const char *marks, size_t bytes) {
     }
 }
 
-/* Makes a store with extra room that begins with the bytes of a. */
+/* Makes a store that begins with the bytes of a and has extra room. */
 static struct jinja_store *store_of(struct jinja *j, const struct jinja_string *a, size_t bytes) {
     struct jinja_store *store = jinja_alloc(j, sizeof *store);
     const size_t capacity = bytes < 256 ? bytes : 2 * bytes;

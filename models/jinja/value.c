@@ -206,7 +206,7 @@ bool jinja_hashable(struct jinja_value value) {
     if (value.kind == JINJA_LIST && value.list->flavor == JINJA_TUPLE) {
         for (size_t i = 0; i < value.list->count; i++) {
             if (value.list->items[i].kind == JINJA_LIST || !jinja_hashable(value.list->items[i])) {
-                return false; /* not supported: tuples that contain tuples, as keys */
+                return false; /* tuples that contain tuples are not supported as keys */
             }
         }
         return true;

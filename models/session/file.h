@@ -1,5 +1,5 @@
 /* file.h - the file of a saved session: sections with checksums, in the order of writing. core/engine/archive.h writes
- * the numbers of a section and core/engine/state.h the session's own; this folder adds the file, the identity of the
+ * the numbers of a section, and core/engine/state.h the session's state. This folder adds the file, the identity of the
  * model, and the caller's data. */
 #ifndef KVC_MODELS_SESSION_FILE_H
 #define KVC_MODELS_SESSION_FILE_H

@@ -40,7 +40,7 @@ enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, 
     return status;
 }
 
-/* Opens a session with the file's options where the caller leaves them open. */
+/* Opens a session. The file supplies the options that the caller leaves open. */
 static void open_session(struct kvc_archive *archive, struct kvc_model *model, const struct kvc_session_options *wanted,
                          const struct kvc_session_identity *identity, struct kvc_session **session) {
     struct kvc_session_options options;

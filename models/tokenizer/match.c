@@ -4,7 +4,7 @@
  * first searched for within a few bytes and with a low limit, which nearly always suffices; a partial match tells that
  * pcre2 would have read further. If that fails, the pattern's second form runs over the whole text. It calls back
  * before each of its parts, and the callbacks count steps: the characters passed since the last callback, plus those
- * that a part may pass without one. The count is deterministic. */
+ * that a part may pass without a callback. The count is deterministic. */
 #include "models/tokenizer/parts.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -90,8 +90,8 @@ static bool find_literal(const struct kvc_pattern *pattern, const struct kvc_sub
     return false;
 }
 
-/* Searches for a match at or after `from` within a few bytes and with a low limit. Returns an error if these do not
- * suffice. */
+/* Searches for a match at or after `from` within a few bytes and with a low limit. Returns an error if these bytes or
+ * this limit do not suffice. */
 static int match_near(const struct kvc_pattern *pattern, const struct kvc_subject *subject, size_t from) {
     size_t end = subject->bytes - from > NEAR ? from + NEAR : subject->bytes;
     while (end < subject->bytes && ((unsigned char)subject->text[end] & 0xc0) == 0x80)
@@ -112,7 +112,7 @@ static int match_counted(const struct kvc_pattern *pattern, struct kvc_subject *
     pcre2_pattern_info(pattern->counted, PCRE2_INFO_BACKREFMAX, &references);
     subject->at = from;
     subject->unseen = references ? subject->bytes : pattern->repeats;
-    subject->steps -= subject->steps < NEAR_LIMIT ? subject->steps : NEAR_LIMIT; /* charges for the first attempt */
+    subject->steps -= subject->steps < NEAR_LIMIT ? subject->steps : NEAR_LIMIT; /* of the first attempt */
     return pcre2_match(pattern->counted, (PCRE2_SPTR)subject->text, subject->bytes, from, PCRE2_NO_UTF_CHECK,
                        subject->match_data, subject->counting);
 }

@@ -54,8 +54,8 @@ enum kvc_status kvc_pattern_literal(const char *text, size_t bytes, struct kvc_p
                                     struct kvc_error *error);
 void kvc_pattern_free(struct kvc_pattern *pattern);
 
-/* A text prepared for pcre2. Bytes that are not UTF-8 become U+0001: offsets stay the same, and like U+FFFD it is not a
- * letter, digit or space. */
+/* A text prepared for pcre2. Bytes that are not UTF-8 become U+0001: offsets stay the same, and U+0001, like U+FFFD, is
+ * not a letter, digit or space. */
 struct kvc_subject {
     const char *text;
     size_t bytes;
@@ -247,7 +247,7 @@ enum kvc_status kvc_vocab_finish(struct kvc_tokenizer *tokenizer, struct kvc_err
 enum kvc_status kvc_added_insert(struct kvc_tokenizer *tokenizer, const struct kvc_added *token, const char *text,
                                  size_t bytes, struct kvc_error *error);
 enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error *error);
-/* Returns true for a token that begins or ends something, which a caller's text must never produce. */
+/* Returns true for a control token or a token that ends a turn. A caller's text must never produce one. */
 bool kvc_added_controls(const struct kvc_tokenizer *tokenizer, const struct kvc_added *token);
 /* Finds the next token in text at or after `from`. *start..*end is the range that it covers, including the whitespace
  * that it strips. Returns NULL if there is none. If `special` is true, also finds control tokens, but none with a

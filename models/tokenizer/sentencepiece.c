@@ -185,9 +185,9 @@ static enum kvc_status add_piece(const struct source *source, struct kvc_tokeniz
             return bad_piece(source, i, "comes twice");
         kvc_vocab_insert(tokenizer, id);
     }
-    /* User-defined pieces are spelled as normalized text, so they are searched for there. They need no normalization
-     * here, because the normalizer does not exist yet. SentencePiece never finds control pieces in a text; kvcull does
-     * on request. */
+    /* User-defined pieces are spelled as normalized text and are searched for in normalized text. kvc_added_insert does
+     * not normalize them again, because the normalizer does not exist yet. SentencePiece never finds control pieces in
+     * a text; kvcull does on request. */
     const struct kvc_added token = {.id = id, .special = type != KVC_TOKEN_USER, .normalized = type == KVC_TOKEN_USER};
     if (type != KVC_TOKEN_NORMAL && type != KVC_TOKEN_BYTE)
         return kvc_added_insert(tokenizer, &token, text.data, text.bytes, source->error);

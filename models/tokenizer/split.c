@@ -13,8 +13,8 @@
 #define SPACES                                                                                                         \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 
-/* Scripts that tokenizers' patterns use. They mean a character's own script. Since pcre2 10.40 a name also matches
- * characters that are used with the script, unless it has the prefix "sc". */
+/* Scripts that tokenizers' patterns use. In these patterns, a name stands for a character's own script. Since pcre2
+ * 10.40 a name also matches characters that are used with the script, unless it has the prefix "sc". */
 #if PCRE2_MAJOR > 10 || (PCRE2_MAJOR == 10 && PCRE2_MINOR >= 40)
 #define OWN_SCRIPT "sc:"
 #else

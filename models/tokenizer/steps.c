@@ -306,7 +306,7 @@ enum kvc_status kvc_json_prefix(struct kvc_tokenizer *tokenizer, const json_t *p
     for (size_t i = 0; i < json_array_size(single); i++) {
         const json_t *part = json_object_get(json_array_get(single, i), "SpecialToken");
         const char *name = json_string_value(json_object_get(part, "id"));
-        if (!name) /* the text itself; tokens after it apply to complete texts only */
+        if (!name) /* this part is the text itself; the tokens after it apply to complete texts only */
             break;
         const json_t *ids = json_object_get(json_object_get(specials, name), "ids");
         if (!json_array_size(ids))
