@@ -1,4 +1,4 @@
-# cli.mk - cli/: the program. It links the shared library and so sees the public header's functions only.
+# cli.mk - cli/: the program. It links the shared library, so it can call only the functions of the public headers.
 noinst_LTLIBRARIES += libkvcli.la
 libkvcli_la_SOURCES = \
 	cli/chat.c \
@@ -66,8 +66,8 @@ if !RELOCATABLE
 libkvcli_la_CPPFLAGS += -DKVC_DATADIR='"$(pkgdatadir)"' -DKVC_SOURCE_DATA='"$(abs_top_srcdir)/data"'
 endif
 
-# What ref computes, for kvcull verify --against stored; a test tells when it is old. Token ids for policies that want
-# a file of them.
+# hashes.txt: hashes of ref's results, for kvcull verify --against stored; a test fails if they are out of date.
+# tokens.txt: token ids for policies that need a file of them.
 dist_pkgdata_DATA = data/hashes.txt data/tokens.txt
 .PHONY: hashes
 hashes: kvcull

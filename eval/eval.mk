@@ -1,4 +1,4 @@
-# eval.mk - eval/: the tasks of `kvcull eval`, part of the program; and the bundled model.
+# eval.mk - eval/: the tasks of `kvcull eval`, which are part of the program, and the bundled model.
 
 libkvcli_la_SOURCES += \
 	eval/answer.c \

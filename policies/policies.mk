@@ -1,5 +1,6 @@
-# policies.mk - policies/: the list of the built-in methods. Adding one: its file and its line here. What a file defines
-# is found by tools/policy_list.sh, which makes policies/list.def of it; info, tests and pages show this order.
+# policies.mk - policies/: the list of built-in methods. To add a method, write its file and add a line here.
+# tools/policy_list.sh finds what each file defines and makes policies/list.def. `kvcull info`, the tests and the pages
+# use the order of this list.
 policy_files = \
 	policies/full.c \
 	policies/window.c \
@@ -36,7 +37,7 @@ policy_files = \
 	policies/rocketkv.c \
 	policies/topk.c
 
-# What they share.
+# Code that several methods share.
 libkvc_la_SOURCES += $(policy_files) policies/query_stats.h \
 	policies/accumulated.c \
 	policies/budget.c \

@@ -1,4 +1,5 @@
-# serve.mk - serve/: the server of `kvcull serve`, part of the program. The table of fields is also built without it.
+# serve.mk - serve/: the server of `kvcull serve`, which is part of the program. The table of fields is built even
+# without the server.
 libkvcli_la_SOURCES += \
 	serve/fields.c \
 	serve/refuse.c
@@ -42,7 +43,8 @@ nodist_libkvcli_la_SOURCES = serve/page_pieces.c
 CLEANFILES += serve/page_pieces.c
 endif
 
-# The page at /: its sources become a C file. MARKDOWN_JS is the library for Markdown that configure found, or nothing.
+# The page at /. Its sources become a C file. MARKDOWN_JS is the JavaScript library for Markdown that configure found,
+# or empty.
 page_scripts = $(addprefix $(srcdir)/serve/page/,util.js server.js markdown.js cache.js policy.js chats.js chat.js \
 	compare.js main.js)
 page_sources = $(srcdir)/serve/page/embed.sh $(srcdir)/serve/page/page.html $(srcdir)/serve/page/page.css $(page_scripts)

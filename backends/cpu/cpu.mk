@@ -1,5 +1,5 @@
-# cpu.mk - backends/cpu/: the shared device, the reference operations, and one convenience library per instruction set,
-# because each instruction set is compiled with its own flags.
+# cpu.mk - backends/cpu/: the CPU device, the reference operations, and the SIMD code. Each instruction set is a
+# convenience library of its own, because it is compiled with its own flags.
 
 # The reference operations. They are compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/dequantize.c \

@@ -14,7 +14,7 @@ libkvc_cuda_la_SOURCES = $(KVC_CUDA_SOURCES)
 libkvc_cuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CPPFLAGS)
 libkvc_cuda_la_LIBADD = backends/cuda/kernels.lo
 KVC_LIBS += $(CUDA_LIBS)
-# nvcc compresses the kernels of some devices only, unless it is told to.
+# Without this flag, nvcc compresses the kernels of some devices only.
 NVCCFLAGS = -O3 -Xfatbin=-compress-all
 
 # The flags that keep the arithmetic exact come after the user's flags.

@@ -1,5 +1,5 @@
 #!/bin/sh
-# nvcc.sh NVCC ARGUMENTS - runs nvcc for libtool. Passes flags that only the host compiler knows with -Xcompiler.
+# nvcc.sh NVCC ARGUMENTS - runs nvcc for libtool. Puts -Xcompiler before flags that only the host compiler knows.
 nvcc=$1
 shift
 for argument; do

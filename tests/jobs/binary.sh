@@ -1,4 +1,4 @@
-# the files of a release: make release makes them twice, the same bytes, and they run without anything else (x86_64, with a network)
+# makes the files of a release twice, compares them, and runs them without other software (x86_64, with a network)
 usable_binary() { [ "$(uname -m)" = x86_64 ] && have xz && have python3; }
 
 # files_of DIR: builds in DIR, then makes the files of a release in DIR/release.

@@ -1,4 +1,4 @@
-# gcc, clang, musl-gcc, C11, C23, -O0 to -Ofast and LTO: equal hashes
+# equal hashes from gcc, clang, musl-gcc, C11, C23, -O0 to -Ofast and LTO
 check_compilers() {
     local start=$SECONDS log=build/compilers/check.log
     provide clang musl-gcc

@@ -1,4 +1,4 @@
-# aarch64 and riscv64 under qemu-user: equal hashes; 32-bit and big-endian machines are refused
+# equal hashes on aarch64 and riscv64 under qemu-user; 32-bit and big-endian machines are refused
 check_cross() {
     local start=$SECONDS log=build/cross/check.log
     provide cross-aarch64 cross-riscv64 qemu

@@ -1,10 +1,10 @@
-# the default configuration with fewer cases, without the slowest tests (without JOB: this)
+# the default configuration with fewer cases, without the slowest tests (runs if no JOB is given)
 usable_fast() { false; } # --all has --plain
 check_fast() {
     local only slow left_out
-    # Whole runs on OpenCL; an emulated GPU; every request for memory that fails; reports and forecasts, which run the
-    # program many times; ranks by layers, on devices, and stopped ones; traces on OpenCL and ranks; what only a release
-    # or a benchmark needs.
+    # The tests that are left out: whole runs on OpenCL; an emulated GPU; failures of every memory request; reports and
+    # forecasts, which run the program many times; ranks that divide layers, use devices or are stopped; traces of
+    # OpenCL and of ranks; tests that only a release or a benchmark needs.
     slow=$(printf 'tests/%s\n' backends/test_opencl_runs.sh backends/test_opencl_trace.sh backends/test_cuda \
         backends/test_cuda_ptx.sh build/test_release.sh cli/test_faults.sh \
         cli/test_verify.sh ranks/test_devices.sh ranks/test_pipeline.sh ranks/test_ranks_data.sh \

@@ -1,4 +1,4 @@
-# libFuzzer on every reader and on policies, some seconds each
+# libFuzzer on every reader and on policies, for some seconds each
 check_fuzz() {
     local start=$SECONDS log=build/fuzz.log status
     provide clang fuzzer

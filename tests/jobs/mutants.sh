@@ -1,11 +1,11 @@
-# faults put into the tree on purpose (tests/mutants/list.txt): one test of --fast notices each
+# puts faults into a copy of the tree (tests/mutants/list.txt): a test of --fast must notice each
 check_mutants() {
     local name file test case old new
     local tree=build/mutants/tree dir=build/mutants/build
     provide cmocka
     mkdir -p build/mutants
     python_packages
-    # A copy of the tree, whose build folder keeps what it has built.
+    # The faults are put into a copy of the tree, whose build folder is kept from run to run.
     list_files | copy_files "$tree"
     KVCULL_DEV_LOCKED=yes within "$tree/dev" build >build/mutants/build.log 2>&1 9>&- ||
         { tail -n 20 build/mutants/build.log >&2; failure 'mutants: the tree does not build'; return; }
@@ -14,7 +14,8 @@ check_mutants() {
     done < <(mutants)
 }
 
-# mutants: the list as lines NAME, FILE, TEST, CASE, OLD, NEW with tabs between; a * is the case where none is given.
+# mutants: prints the list as lines of NAME, FILE, TEST, CASE, OLD and NEW, separated by tabs. If no case is given, CASE
+# is *.
 mutants() {
     awk -F ' *[|] *' '
         /^#/ || /^$/ { next }
@@ -27,7 +28,7 @@ list_files() {
     if [ -e .git ]; then git ls-files -co --exclude-standard; else find . -path ./build -prune -o -type f -print; fi
 }
 
-# copy_files TREE: those whose names are read, where they have changed.
+# copy_files TREE: reads names of files and copies those that have changed.
 copy_files() {
     local file
     while read -r file; do
@@ -37,7 +38,7 @@ copy_files() {
     done
 }
 
-# replace_text FILE OLD NEW: prints FILE with the one place of OLD changed; status 1 where there is not one.
+# replace_text FILE OLD NEW: prints FILE with OLD replaced by NEW; status 1 unless OLD occurs exactly once.
 replace_text() {
     OLD=$2 NEW=$3 awk '
         BEGIN { old = ENVIRON["OLD"]; new = ENVIRON["NEW"] }
@@ -47,7 +48,8 @@ replace_text() {
         END { exit n != 1 }' "$1"
 }
 
-# mutant TREE NAME FILE TEST CASE OLD NEW: puts the fault in, builds the test in TREE and runs it; it must fail.
+# mutant TREE NAME FILE TEST CASE OLD NEW: puts the fault into TREE, builds the test there and runs it. The test must
+# fail.
 mutant() {
     local tree=$1 name=$2 file=$3 test=$4 case=$5 log status
     log=build/mutants/$(say "$name" | tr -c 'a-zA-Z0-9\n' _).log

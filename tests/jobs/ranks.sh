@@ -1,4 +1,4 @@
-# several processes as one engine: every method, valgrind, MPICH; run with --plain
+# several processes as one engine: every method, valgrind, MPICH; --plain includes it
 check_ranks() {
     local depend
     provide mpi valgrind
@@ -9,7 +9,8 @@ check_ranks() {
         skip 'ranks with MPICH' 'other systems have one MPI at a time'
         return
     fi
-    # These tests may depend on the MPI; the others are about kvcull. The matrix takes minutes: --all runs it.
+    # The results of these tests may depend on the MPI library; the other tests do not. Running all combinations takes
+    # minutes, so only --all does it.
     depend='failures\|pipeline\|test_ranks.sh'
     [ -z "${KVCULL_TEST_WHOLE-}" ] || depend="$depend\|matrix"
     export KVCULL_MPIRUN=mpirun.mpich

@@ -1,4 +1,4 @@
-# under valgrind
+# the tests under valgrind
 check_valgrind() {
     provide valgrind
     build_in build

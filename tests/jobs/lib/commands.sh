@@ -1,11 +1,12 @@
 # commands.sh - compile_commands.json, from which editors learn how each file is compiled; read by dev.
 
-# compile_commands DIR: asks make how it would compile everything anew, tests too, and writes the answer in the top folder.
+# compile_commands DIR: asks make how it would compile all files, tests included, and writes the answer to the top
+# folder.
 compile_commands() {
     local dir=$PWD/$1 programs
     [ compile_commands.json -nt "$1/Makefile" ] && return
     programs=$(make -s --no-print-directory -C "$1" list-tests 2>/dev/null | grep -v '\.sh$' | paste -sd ' ')
-    # Each object depends on config.h, which is taken to be new.
+    # Each object depends on config.h, so make would compile all of them if config.h were new.
     # shellcheck disable=SC2086
     make -n -k V=1 -C "$1" -W config.h all-am $programs 2>/dev/null </dev/null |
         awk -v dir="$dir" '

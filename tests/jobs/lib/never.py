@@ -11,13 +11,14 @@ AT_ONCE = 20  # files for each run of gcov
 
 
 def reports(build, folder):
-    """Yields gcov's report of each source file of a folder, from each object that contains some of it."""
+    """Yields gcov's reports of the source files of a folder: for each file, one from every object that contains a part
+    of it."""
     notes = [os.path.join(at, name) for at, _, names in os.walk(os.path.join(build, folder)) for name in sorted(names)
              if name.endswith(".gcno")]
     for i in range(0, len(notes), AT_ONCE):
         said = subprocess.run(["gcov", "--json-format", "--stdout", "--branch-probabilities", *notes[i:i + AT_ONCE]],
                               cwd=build, check=False, capture_output=True, text=True)
-        if said.returncode:  # counts of another build
+        if said.returncode:  # the counts belong to another build
             sys.exit(said.stderr)
         for line in said.stdout.splitlines():
             yield from json.loads(line)["files"]
@@ -29,9 +30,9 @@ class File:
     def __init__(self, path):
         with open(path, encoding="utf-8") as file:
             self.text = file.read().split("\n")
-        self.lines = {}  # number: how often it was run
-        self.branches = {}  # number: for each number of branches that an object has there, how often each was taken
-        self.functions = {}  # first and last line: how often it was entered, a name
+        self.lines = {}  # line number: how often the line was run
+        self.branches = {}  # line number: {number of branches in an object: how often each branch was taken}
+        self.functions = {}  # (first line, last line): how often the function was entered, and its name
 
     def add(self, report):
         for function in report["functions"]:
@@ -39,7 +40,7 @@ class File:
             entered[0] += function["execution_count"]
         for line in report["lines"]:
             number = line["line_number"]
-            if "KVC_ASSERT" in self.text[number - 1]:  # no test makes an invariant false
+            if "KVC_ASSERT" in self.text[number - 1]:  # no test can violate an invariant
                 continue
             self.lines[number] = self.lines.get(number, 0) + line["count"]
             taken = [branch["count"] for branch in line["branches"]]
@@ -49,7 +50,7 @@ class File:
                     sums[i] += count
 
     def never(self):
-        """Returns (line, what) of all that was never reached, and the numbers of lines that were and were not run."""
+        """Returns (line, what) for everything that was never reached, and how many lines were run and not run."""
         found, dead = [], set()
         for (first, last), (entered, name) in self.functions.items():
             if entered == 0:

@@ -1,4 +1,4 @@
-# one.sh - ./dev test: one test, built with what it needs alone; read by dev.
+# one.sh - ./dev test: runs one test and builds only what this test needs; sourced by dev.
 
 # one_test NAME [CASE], or one_test --for FILE.
 one_test() {
@@ -10,7 +10,7 @@ one_test() {
     fi
     name=$(test_file "$1") || exit 2
     locked
-    # A build of ./dev build stays as it is.
+    # Does not change the options of a build that ./dev build made.
     if [ ! -e build/options ] || grep -qe --enable-assertions build/options; then with_assertions; fi
     provide cmocka
     configured build
@@ -33,13 +33,14 @@ test_file() {
     esac
 }
 
-# build_test DIR NAME: a program alone; for a script everything but test programs, and those that the script names.
+# build_test DIR NAME: builds a test program alone. For a script, builds everything except test programs, and the test
+# programs that the script names.
 build_test() {
     local targets=$2 program text
     case $2 in *.sh)
         targets=all
         text=$(cat "$2")
-        # make prints commands while it remakes the Makefile; list-tests must print names only.
+        # While make remakes the Makefile, it prints commands. This is done first, so that list-tests prints only names.
         make -C "$1" Makefile >/dev/null 2>&1 9>&-
         for program in $(make -s --no-print-directory -C "$1" list-tests); do
             case $program in *.sh) ;; *) [[ $text != *"${program#tests/}"* ]] || targets="$targets $program" ;; esac
@@ -52,7 +53,8 @@ build_test() {
         { tail -n 30 "$1/build-test.log" >&2; complain "$2 does not build"; return 1; }
 }
 
-# run_test DIR NAME [CASE]: as make check would run it. Its output is shown; a script's exit status 77 says skipped.
+# run_test DIR NAME [CASE]: runs the test as make check does, and shows its output. A script's exit status 77 means that
+# it was skipped.
 run_test() {
     local dir=$1 name=$2 case=${3-} run status
     case $name in
@@ -74,9 +76,10 @@ run_test() {
     [ "$status" = 0 ] || grep -q 'Error 77' "$dir/run-test.log" || return 1
 }
 
-# tests_for FILE: the tests that hold a source file: those of its folder first, and those first that name the most of
-# what it defines (its functions, the operations of a backend, the method of a policy). A test counts what the headers of
-# tests/ that it includes name. A file whose functions no test calls is held by those of its folder.
+# tests_for FILE: prints the tests that check a source file. Tests of its folder come first; among them, those first
+# that name the most of what the file defines (functions, operations of a backend, the method of a policy). Names in
+# headers of tests/ count for each test that includes them. If no test calls the file's functions, prints the tests of
+# its folder.
 tests_for() {
     local file=${1#./} test names parts count folder
     [ -f "$file" ] || { complain "test --for takes a source file, not '$1'"; exit 2; }
@@ -96,13 +99,13 @@ tests_for() {
         find "$folder" -name 'test_*' | grep '\.\(c\|sh\)$' | sort
 }
 
-# names_defined FILE: a pattern for all that a test can name of it.
+# names_defined FILE: prints a pattern for everything that the file defines and a test can name.
 names_defined() {
     {
         # the functions of a C file that others may call
         sed -n 's/^[a-z][A-Za-z0-9_ *]*[ *]\(\(kvc\|cli\|eval\|serve\|jinja\)_[a-z0-9_]*\)(.*/\1/p' "$1" |
             grep -vxF -e kvc_min -e kvc_max
-        # operations, of ref and of the instruction sets, and kernels
+        # operations (of ref and of the instruction sets) and kernels
         sed -n 's/^static void \([a-z0-9_]*\)(struct kvc_device \*.*/\1/p
                 s/^void KVC_REF(\([a-z0-9_]*\))(struct kvc_device .*/\1/p
                 s/^KVC_\(GROUP_\)\{0,1\}KERNEL(\([a-z0-9_]*\)).*/\2/p' "$1" | sed 's/.*/(->|"|case_)&\\b/'
@@ -119,10 +122,10 @@ pip_installs() {
         </dev/null >>build/python.log 2>&1
 }
 
-# python_packages [large]: exports PYTHON, an interpreter that has what the Python tests need: the system's, or one that
-# pip makes in build/python. Without a network the tests skip and name what is missing. torch, transformers and lm-eval
-# take some gigabytes and minutes. They come with `large`, if there is room and no limit of time; otherwise the tests that
-# need them skip.
+# python_packages [large]: exports PYTHON, an interpreter with the packages that the Python tests need: the system's, or
+# one in build/python for which pip installs them. Without a network the tests skip and name what is missing. torch,
+# transformers and lm-eval take some gigabytes and minutes. They are installed only with `large`, and only if there is
+# room and no time limit. Otherwise the tests that need them are skipped.
 python_packages() {
     local packages='cffi jsonschema matplotlib mypy numpy pytest rouge-score setuptools wheel' room
     [ -z "${PYTHON-}" ] || return 0

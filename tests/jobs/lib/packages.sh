@@ -1,4 +1,4 @@
-# packages.sh - the tools and libraries that ./dev needs, and how a system's package manager calls them; read by dev.
+# packages.sh - the tools and libraries that ./dev needs, and their names in each package manager; sourced by dev.
 
 have() { command -v "$1" >/dev/null 2>&1; }
 have_library() { have pkg-config && pkg-config --exists "$1"; }
@@ -8,7 +8,7 @@ have_header() { printf '#include <%s>\n' "$1" | ${CC:-cc} -E - >/dev/null 2>&1; 
 can_link() { printf 'int main(void) { return 0; }\n' | $1 -x c -o /dev/null - >/dev/null 2>&1; }
 can_fuzz() { printf 'int LLVMFuzzerTestOneInput(void) { return 0; }\n' | clang -fsanitize=fuzzer -x c -o /dev/null - >/dev/null 2>&1; }
 
-# need NAME: true when NAME is there.
+# need NAME: returns true if NAME is installed.
 need() {
     case $1 in
     compiler) can_link "${CC:-cc}" ;;
@@ -41,7 +41,7 @@ manager() {
     for name in apt-get dnf zypper pacman; do have $name && { say $name; return; }; done
 }
 
-# package MANAGER NAME: the packages that bring NAME.
+# package MANAGER NAME: prints the packages that contain NAME.
 package() {
     case $1:$2 in
     apt-get:compiler) say gcc libc6-dev ;;
@@ -95,7 +95,7 @@ package() {
     esac
 }
 
-# provide NAME...: installs what is missing of these, or says how and exits 4.
+# provide NAME...: installs those of these that are missing, or prints how to install them and exits with status 4.
 provide() {
     local name missing='' packages='' tool
     for name; do need "$name" || missing="$missing $name"; done

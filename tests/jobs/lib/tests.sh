@@ -1,12 +1,12 @@
-# tests.sh - runs the tests of a build folder and counts their cases; read by dev.
+# tests.sh - runs the tests of a build folder and counts their cases; sourced by dev.
 #
-# A test that did not run to its end is a failed one, whatever the reason: a time limit, a killed make, a program that
-# does not build. A skipped test or case names its reason, and ./dev check repeats all reasons in its last lines.
+# A test that did not run to its end has failed, whatever the reason: a time limit, a killed make, a program that does
+# not build. A skipped test or case gives its reason, and ./dev check repeats all reasons in its last lines.
 
 passed=0 failed=0 skipped=0 elsewhere=0
 declare -a failures=() reasons=()
 
-# The reason of a test that belongs to another job, not to this one, begins with this word.
+# If a test is skipped because it belongs to another job, its reason begins with this word.
 other_job='elsewhere:'
 
 add() {
@@ -26,12 +26,12 @@ skip() {
     reasons+=("$2"$'\t'"$1")
 }
 
-# left: the seconds of KVCULL_CHECK_SECONDS that are left; prints nothing where it does not limit the time.
+# left: prints how many seconds of KVCULL_CHECK_SECONDS are left; prints nothing if the time is not limited.
 left() {
     [ -z "${KVCULL_CHECK_SECONDS-}" ] || echo $((KVCULL_CHECK_SECONDS > SECONDS ? KVCULL_CHECK_SECONDS - SECONDS : 0))
 }
 
-# within COMMAND...: runs the command in the time that is left; status 124 says that it was cut.
+# within COMMAND...: runs the command, at most for the time that is left; status 124 means that the time ran out.
 within() {
     local seconds
     seconds=$(left)
@@ -44,8 +44,8 @@ within() {
     fi
 }
 
-# count_log NAME DIR: "PASSED FAILED SKIPPED ELSEWHERE STATE" of one test, then a line "REASON<tab>NAME" for each skip.
-# A program that died counts as one failed case.
+# count_log NAME DIR: prints "PASSED FAILED SKIPPED ELSEWHERE STATE" for one test, then a line "REASON<tab>NAME" for
+# each skip. A program that died counts as one failed case.
 count_log() {
     local base=$2/${1%.sh}
     [ -s "$base.trs" ] || { say '0 1 0 0 none'; return; }
@@ -75,7 +75,8 @@ count_log() {
         }' "$base.trs" "$base.log"
 }
 
-# count DIR NAME...: adds up the cases of these tests. A test without a result did not run to its end, and failed.
+# count DIR NAME...: adds up the cases of these tests. A test without a result did not run to its end, so it counts as
+# failed.
 count() {
     local dir=$1 name p=0 f=0 s=0 numbers line first
     shift
@@ -100,7 +101,7 @@ count() {
     add $p $f $s
 }
 
-# slowest DIR: the 20 tests that took the longest.
+# slowest DIR: prints the 20 slowest tests.
 slowest() {
     [ -d "$1/times" ] || return 0
     say "    the slowest tests: seconds, of them CPU (all tests: $(total_time "$1/times"))"
@@ -126,7 +127,7 @@ run_tests() {
     names=$(say $names) programs=$(say $programs)
     find "$dir" \( -name '*.trs' -o -name 'test-suite.log' \) -not -path "$dir/*/tests/*" -exec rm -f {} +
     rm -rf "$dir/times" && mkdir -p "$dir/times"
-    # What does not build has no result below.
+    # A test that does not build has no result, which is noticed below.
     set -- check TESTS=
     if [ -n "${only-}" ]; then
         target=check-TESTS
@@ -172,7 +173,7 @@ show_failures() {
     complain "$PWD/$1/test-suite.log has the output of every failed test"
 }
 
-# run_job NAME: the job counts cases, or it has failed. One that the time does not reach has failed, too.
+# run_job NAME: runs a job. A job that counts no cases has failed, and so has one for which no time is left.
 run_job() {
     local before=$((passed + failed + skipped))
     if [ "$(left)" = 0 ]; then
@@ -186,7 +187,7 @@ run_job() {
     job=
 }
 
-# report: the last lines of a check. Status 0: everything that was named ran to its end, and nothing failed.
+# report: prints the last lines of a check. Status 0: everything that was requested ran to its end, and nothing failed.
 report() {
     local line
     if [ ${#reasons[@]} != 0 ]; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# unused.sh FROM TO - copies objects of instruction sets that this CPU lacks from one build folder into another one that
-# has other flags. Compiling them takes half a minute each, and nothing here can run them.
+# unused.sh FROM TO - copies objects of instruction sets that this CPU lacks from one build folder to another that has
+# other flags. Compiling each of them takes half a minute, and nothing on this machine can run them.
 [ -r /proc/cpuinfo ] || exit 0
 from=$1 to=$2 unused=
 grep -qw avx512f /proc/cpuinfo || unused="$unused avx512 avx512vnni amx"
@@ -12,7 +12,7 @@ for path in $unused; do
         while read -r object; do
             folder=$to/${object%/*}
             mkdir -p "$folder/.deps" || exit 1
-            # Objects that are older than these files of automake's would be compiled.
+            # make would compile objects that are older than these files of automake.
             for stamp in "$folder/.dirstamp" "$folder/.deps/.dirstamp"; do [ -e "$stamp" ] || : >"$stamp"; done
             cp "$from/$object" "$to/$object" || exit 1
         done
