@@ -6,12 +6,12 @@ same GGUF files.
     tools/beside_llama.py [options] --shape llama-3.2-1b --types q8_0,q4_0,q4_k,f16
     tools/beside_llama.py [options] --beside openvino --entries q8_0 models-local/smollm2.gguf
 
-In each round, each program of --beside and each arithmetic of kvcull take a turn; each round begins with another one.
-A turn measures the prefill of --prompt random tokens (the fastest of --repeat), and then the median of --gen decode
-steps, for one sequence alone and for --batch at once. A ratio is kvcull's tokens per second divided by the other
-program's in the same round. The table has medians, and quartiles of the ratios. The cache entries of all programs
-have the type of --entries; OpenVINO's 8 bits (u8) stand for q8_0. kvcull and llama.cpp compute the logits of every
-step, but not of the prompt. OpenVINO's prefill ends with the first token of the answer, and it decodes no batch.
+In each round, each program of --beside and each arithmetic of kvcull have a turn; each round begins with another of
+them. A turn measures the prefill of --prompt random tokens (the fastest of --repeat), and then the median of --gen
+decode steps, for one sequence alone and for --batch at once. A ratio is kvcull's tokens per second divided by the other
+program's in the same round. The table shows medians, and the quartiles of the ratios. The cache entries of all programs
+have the type of --entries; for q8_0, OpenVINO uses its own 8-bit type (u8). kvcull and llama.cpp compute the logits of
+every step, but not of the prompt. OpenVINO's prefill ends with the first token of the answer, and it decodes no batch.
 Needs llama-cpp-python or openvino-genai; the error message says how to install each.
 """
 import argparse
@@ -54,7 +54,7 @@ def processor():
 
 
 class Kvcull:
-    """Runs kvcull's turns. Prefill is measured by itself; for decode, the caches are filled without a prefill."""
+    """Runs kvcull's turns. Prefill is measured separately; for decode, the caches are filled without a prefill."""
 
     def __init__(self, arguments, path, math):
         self.arguments, self.math = arguments, math
@@ -118,7 +118,7 @@ class LlamaTurns:
         a, speeds = self.arguments, {}
         for llama in filter(None, (self.single, self.many)):
             llama.threads(threads)
-        if warm:  # warm pages and buffers, as kvcull's repeats have after the first
+        if warm:  # a first run warms up pages and buffers, as the first of kvcull's repeats does
             self.prefill(self.single, min(a.prompt[0], 64))
             return speeds
         for prompt in a.prompt:
@@ -168,7 +168,8 @@ def name_of(what):
 
 
 def cells_of(rounds, what, arguments):
-    """Returns one row's cells: a speed for each program, and a ratio for each pair. An empty cell: not measured."""
+    """Returns the cells of one row: a speed for each program, and a ratio for each pair. A cell is empty if it was not
+    measured."""
     names, cells = [*arguments.beside, *arguments.math], []
     for player in names:
         measured = [turns[player][what] for turns in rounds if what in turns[player]]

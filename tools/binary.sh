@@ -1,15 +1,16 @@
 #!/bin/sh
 # binary.sh - builds the binary files of a release, which need no libraries but the C library: tarballs for x86_64 and
-# aarch64, a static program, and Python wheels. The same tree gives the same bytes in any folder. `make binary` calls it.
+# aarch64, a static program, and Python wheels. The same tree gives byte-identical files in any folder. `make binary`
+# calls this script.
 #
 #     tools/binary.sh [--only LIST] [--cuda ARCHS] [--work FOLDER] TREE OUT
 #
 # LIST: comma-separated, any of x86_64, aarch64, static and wheels; wheels needs both tarballs. ARCHS: compute
-# capabilities such as 80,90, for which the x86_64 tarball gets CUDA kernels; no: none. The default is those of 70, 75,
-# 80, 90, 100 and 120 that nvcc knows, or none without nvcc. TREE: an unpacked source release, or a folder that
-# `make distdir` filled. FOLDER (default: binary) caches compiler, sources and builds. The compiler comes from pip, the
-# libraries from the Debian mirror in apt's settings or in DEBIAN_MIRROR; the hash of each download is checked. nvcc is
-# not downloaded: the same nvcc gives the same bytes.
+# capabilities such as 80,90, for which the x86_64 tarball gets CUDA kernels; no: none. By default, ARCHS is those of
+# 70, 75, 80, 90, 100 and 120 that nvcc supports, or none if there is no nvcc. TREE: an unpacked source release, or a
+# folder that `make distdir` filled. FOLDER (default: binary) caches compiler, sources and builds. The compiler comes
+# from pip, the libraries from the Debian mirror in apt's settings or in DEBIAN_MIRROR; the hash of each download is
+# checked. nvcc is not downloaded; the kernels are byte-identical only if nvcc has the same version.
 set -eu
 umask 022
 only=x86_64,aarch64,static,wheels work=binary archs=
@@ -33,14 +34,14 @@ LC_ALL=C PYTHONDONTWRITEBYTECODE=yes PYTHONPATH=$work/python
 export SOURCE_DATE_EPOCH LC_ALL PYTHONDONTWRITEBYTECODE PYTHONPATH
 unset CC CFLAGS CPPFLAGS LDFLAGS LIBS AR RANLIB MAKEFLAGS MFLAGS MAKELEVEL
 
-# quietly LOG COMMAND...: shows the end of the log if the command fails.
+# quietly LOG COMMAND...: runs the command. If it fails, shows the end of the log.
 quietly() {
     log=$work/$1.log
     shift
     "$@" >"$log" 2>&1 </dev/null || { tail -n 20 "$log" >&2; fail "$1 failed; $log has it all"; }
 }
 
-# The compiler and the Python tools.
+# Installs the compiler and the Python tools.
 tools() {
     cmp -s "$recipe/python.txt" "$work/python/list" && return
     rm -rf "$work/python"
@@ -49,7 +50,7 @@ tools() {
     cp "$recipe/python.txt" "$work/python/list"
 }
 
-# mirror: the Debian mirror from which the libraries come.
+# mirror: prints the Debian mirror from which the libraries come.
 mirror() {
     if [ -n "${DEBIAN_MIRROR-}" ]; then
         echo "${DEBIAN_MIRROR%/}"
@@ -79,7 +80,7 @@ compiler() {
     mkdir -p "$work/bin"
     cat >"$work/bin/$1-cc" <<END
 #!/bin/sh
-# zig takes names of CPUs, not of architecture versions.
+# zig accepts names of CPUs, but no names of architecture versions.
 for argument; do
     shift
     case \$argument in -march=armv8.2-a*) argument=-mcpu=generic+v8_2a\${argument#-march=armv8.2-a} ;; esac
@@ -97,7 +98,7 @@ END
     export CC AR RANLIB CFLAGS
 }
 
-# cuda_options: prints configure's options for CUDA, of the toolkit on this machine.
+# cuda_options: prints configure's options for the CUDA toolkit on this machine.
 cuda_options() {
     PATH=$PATH:/usr/local/cuda/bin
     if [ "$archs" = no ]; then
@@ -128,8 +129,8 @@ build() {
     rm -rf "$work/$name/build" "$work/$name/root"
     mkdir -p "$work/$name/build"
     cd "$work/$name/build"
-    # zig links no code that runs a library's exit handlers, such as that of CUDA's runtime, when the library is closed:
-    # nodelete keeps it open until the process ends.
+    # zig links no code that runs a library's exit handlers, such as that of CUDA's runtime, when the library is closed.
+    # With nodelete, the library stays open until the process ends.
     quietly "$name-configure" "$tree/configure" --host="$host" --prefix=/usr --enable-relocatable \
         --with-static-deps="$work/$name/libraries" --with-server=yes --with-markdown=no --with-mpi=no --with-opencl=yes \
         LDFLAGS=-Wl,-s,-z,nodelete "$@"
@@ -140,7 +141,7 @@ build() {
     sed -i 's|^prefix=.*|prefix=${pcfiledir}/../..|' "$work/$name/root/usr/lib/pkgconfig/kvcull.pc"
 }
 
-# pack NAME FOLDER: makes FOLDER.tar.xz of what was installed, with all licences.
+# pack NAME FOLDER: makes FOLDER.tar.xz from the installed files, with all licences.
 pack() {
     packed=$work/$1/$2
     rm -rf "$packed"
@@ -157,7 +158,7 @@ pack() {
     ls -l "$out/$2.tar.xz" | awk '{ print $NF ": " $5 " bytes" }'
 }
 
-# linux ARCH: the tarball for one architecture.
+# linux ARCH: makes the tarball for one architecture.
 linux() {
     cuda=
     [ "$1" != x86_64 ] || cuda=$(cuda_options)
@@ -166,14 +167,14 @@ linux() {
     pack "$1" "kvcull-$version-linux-$1"
 }
 
-# The program alone, with everything inside.
+# Makes the program alone, as one static file.
 static() {
     build static x86_64-linux-musl x86_64-linux-musl --disable-shared --with-openblas=no
     rm -rf "$work/static/root/usr/lib" "$work/static/root/usr/include"
     pack static "kvcull-$version-linux-x86_64-static"
 }
 
-# wheel ARCH: the Python package with the library of that tarball.
+# wheel ARCH: makes the Python package, with the library of that architecture's tarball.
 wheel() {
     packed=$work/$1/kvcull-$version-linux-$1
     [ -d "$packed" ] || fail "no $packed: a wheel needs the tarball of its architecture"

@@ -2,7 +2,8 @@
 
 
 def colours(scheme, classes):
-    """Returns the style rules of a color scheme. Some SVG viewers do not support custom properties, so there are none."""
+    """Returns the style rules of a color scheme. They use no custom properties, because some SVG viewers do not support
+    these."""
     rules = [f'text {{ fill: {scheme["text"]}; }}', f'.quiet {{ fill: {scheme["quiet"]}; }}',
              f'.grid {{ stroke: {scheme["grid"]}; }}']
     for name in classes:

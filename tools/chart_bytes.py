@@ -36,8 +36,8 @@ def series(cells, method, member):
 
 
 def panel(left, top, kib, lines, first, last):
-    """Draws one panel: the scores of one method, asked in one way. first: with the scores' names at its left; last:
-    with the sizes' names below it."""
+    """Draws one panel: the scores of one method in one question mode. first: the panel has score labels at its left;
+    last: it has size labels below it."""
     low, high = math.log2(min(kib)), math.log2(max(kib))
 
     def x(value):

@@ -62,8 +62,8 @@ def spread(wanted):
 
 
 def panel(edges, title, lines, horizontal, vertical, as_text):
-    """Draws one panel. An axis (`horizontal`, `vertical`) is a function from a value to 0..1, and the values of its
-    ticks."""
+    """Draws one panel. An axis (`horizontal`, `vertical`) is a pair: a function from a value to 0..1, and the values of
+    its ticks."""
     left, right = edges
 
     def x(tokens):

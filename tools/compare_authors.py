@@ -3,11 +3,11 @@
 
     tools/compare_authors.py --kvcull build/kvcull --checkouts DIR [--only NAME,..] [--rounds N]
 
-DIR has clones with the names in the table below; missing ones are skipped. Needs torch, transformers, numpy and
-safetensors. A case is one dump of random queries, keys and values. The authors' code chooses entries from it in
-float32, `kvcull replay` does the same, and the positions kept or read are compared as sets, head by head. The result
-counts the entries that differ. Where the authors' code differs from docs/reference/methods.md, the case is set up so
-that both agree, and the result names the excluded difference.
+DIR has clones of the authors' repositories, with the names in the table below; missing clones are skipped. Needs torch,
+transformers, numpy and safetensors. A case is one file of random queries, keys and values. The authors' code chooses
+entries from it in float32, and so does `kvcull replay`. The positions kept or read are compared as sets, head by head.
+The result counts the entries that differ. Where the authors' code differs from docs/reference/methods.md, the case is
+set up so that both agree, and the result names the excluded difference.
 """
 import argparse
 import contextlib
@@ -41,7 +41,7 @@ REPOSITORIES = {
 
 
 class Stubs:
-    """Stubs for modules that a file imports but this comparison never calls."""
+    """Replaces modules that a file imports but this comparison never calls."""
 
     def __init__(self, names):
         self.names = names
@@ -82,7 +82,7 @@ def load(path, stubs=(), only=None):
         import dataclasses
         module.dataclass = dataclasses.dataclass
         module.cast = typing.cast
-        code = compile(tree, path, "exec", flags=__future__.annotations.compiler_flag)  # types may be undefined
+        code = compile(tree, path, "exec", flags=__future__.annotations.compiler_flag)  # annotations may be undefined
         exec(code, module.__dict__)  # the authors' own lines, unchanged
         return module
 
@@ -361,7 +361,7 @@ def rkv(folder, kvcull, seed, result):
 
 
 class PlainRotary:
-    """The rotary embedding of a model's keys, with the interface that their code uses."""
+    """The rotary embedding of a model's keys, with the interface that the authors' code uses."""
 
     def __init__(self, d):
         self.inv_freq = 10000.0 ** (-torch.arange(0, d, 2).double() / d)
@@ -398,7 +398,7 @@ def triattention(folder, kvcull, seed, result):
         lengths = centre.abs() + torch.rand(layers, heads, half, generator=generator)
         rotary, offsets = PlainRotary(d), utils.build_geometric_offsets(future, "cpu")
         now = prompt + every
-        # A replay rotates nothing, so the centers are rotated here, as the method's page says.
+        # A replay rotates no keys, so the centers are rotated here, as the method's page says.
         turned = centre * torch.exp(1j * (now + offsets.double())[:, None] * rotary.inv_freq).mean(0)
         with tempfile.TemporaryDirectory() as scratch:
             path = os.path.join(scratch, "statistics")

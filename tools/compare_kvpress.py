@@ -4,10 +4,10 @@
     pip install --no-deps --target DIR kvpress
     tools/compare_kvpress.py --kvcull build/kvcull --kvpress DIR [--only NAME,..] [--rounds N]
 
-Needs torch, transformers, numpy and safetensors; kvpress's other dependencies are not used. As in
-compare_authors.py, a case is one dump of random queries, keys and values. A press compresses it in float32, `kvcull
-replay` does the same, and the positions kept are compared as sets, head by head. The result names the settings that
-were necessary for both to agree.
+Needs torch, transformers, numpy and safetensors; kvpress's other dependencies are not used. As in compare_authors.py, a
+case is one file of random queries, keys and values. A press (kvpress's name for a method) compresses it in float32, and
+so does `kvcull replay`. The positions kept are compared as sets, head by head. The result names the settings that were
+necessary for both to agree.
 """
 import argparse
 import glob

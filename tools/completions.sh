@@ -26,7 +26,7 @@ listed() { sed -n "/^$1:\$/,/^\$/s/^  \([a-z0-9-][a-z0-9-]*\)  *\(.*\)/\1	\2/p";
     "$program" info methods --markdown | sed -n 's|^.*](methods/\([a-z0-9-]*\)\.md).*|method	\1|p'
 } >"$table"
 
-# Shared by the three scripts: words[command], methods, and for each option how to complete its value.
+# Code that the three scripts share: it sets words[command], methods and, for each option, how to complete its value.
 common='
     function value(name, kind, meta, choices) { # words, "@methods", "@files" or "@none"
         if (kind == "choice") { gsub(/[|]/, " ", choices); return choices }

@@ -4,11 +4,11 @@
     python3 tools/dead.py BUILD SOURCE
 
 Functions and data: the relocations of the objects of libkvcull and of the program, followed from main and from the
-public functions. Where the program reaches one function of an object, it reaches all that the object's static functions
-use, because calls of these have no relocation. A function that a source for another library or processor names counts
-as used. Macros, inline functions and enumerators: names that occur once, and that no macro composes. Options of the
-program, of methods and of requests: those whose value nothing reads. Prints one line for each; the exit status is 1 if
-there are any.
+public functions. If the program reaches one function of an object, everything that the object's static functions use
+counts as reached, because calls of static functions have no relocation. A function counts as used if a source file for
+another library or processor names it. Macros, inline functions and enumerators are listed if their name occurs only
+once and no macro composes it. Options of the program, of methods and of requests are listed if nothing reads their
+value. Prints one line for each, and exits with 1 if there are any.
 """
 import os
 import re
@@ -19,7 +19,7 @@ import sys
 PRODUCT = ("core", "ranks", "backends", "models", "policies", "cli", "eval", "serve", "bench", "include")
 TESTS = ("tests", "examples")
 SYSTEM = {"CL_TARGET_OPENCL_VERSION"}  # macros that headers of the system read
-# What belongs to CUDA, to kernels, to another processor's vectors or to a build with assertions.
+# Code of CUDA, of kernels, of another processor's vectors, or of a build with assertions.
 ELSEWHERE = re.compile(r"^core/base/assert|^backends/(cuda|kernels)/|/lanes/|\.cu$")
 FUNCTION, OBJECT, SECTION = 2, 1, 3
 
@@ -46,7 +46,7 @@ class Object:
         inside = {}
         for symbol, binding, kind, section, value, length in symbols:
             if section and kind in (FUNCTION, OBJECT):
-                # A static function or datum: its object stands for it.
+                # its object represents a static function or variable
                 who = symbol if binding else ""
                 inside.setdefault(section, []).append((value, value + length, who))
                 if binding:
@@ -82,7 +82,7 @@ def archive(path):
 
 
 def reached(objects, roots):
-    """The symbols that are used, beginning with the roots."""
+    """Returns the symbols that are reached from the roots."""
     where = {}
     for one in objects:
         for symbol in one.defined:
@@ -106,7 +106,7 @@ def without_comments(text):
 
 
 def compiled(build):
-    """The sources that the build has an object of, without .c."""
+    """Returns the source files, without .c, of which the build has an object."""
     there = set()
     for folder, _, files in os.walk(build):
         folder = os.path.relpath(folder, build).replace("/.libs", "")
@@ -119,7 +119,7 @@ def user(name, tested):
 
 
 def functions(build, elsewhere, tested):
-    """Functions and data that neither main nor a public function reaches."""
+    """Returns functions and variables that neither main nor a public function reaches."""
     objects = [one for name in ("libkvc.a", "libkvcli.a") for one in archive(os.path.join(build, ".libs", name))]
     with open(os.path.join(build, "cli/main.o"), "rb") as file:
         program = Object("cli/main.o", file.read())
@@ -132,7 +132,8 @@ def functions(build, elsewhere, tested):
 
 
 def definitions(texts, counts, tested):
-    """Macros, inline functions and enumerators whose name occurs once, and which no macro composes (A##B)."""
+    """Returns macros, inline functions and enumerators whose name occurs only once and is not composed by a macro
+    (A##B)."""
     composed = {word for text in texts.values() for pair in re.findall(r"(\w*) *## *(\w*)", text) for word in pair}
     composed = tuple(composed - {"", "kvc_", "KVC_"})
     kinds = (("macro", r"^ *# *define +(\w+)"), ("inline function", r"^static inline [^;={]*?(\w+)\("),
@@ -146,7 +147,7 @@ def definitions(texts, counts, tested):
 
 
 def options(texts):
-    """Options of the program, of methods and of requests whose value nothing reads."""
+    """Returns the options of the program, of methods and of requests whose value nothing reads."""
     row = re.compile(r"\{(?:\.kind = )?CLI_[A-Z0-9]+,[^{}]*\}")
     read = {member for text in texts.values() for member in re.findall(r"(?:\.|->)(\w+)", row.sub("", text))}
     values = {name for text in texts.values() for name in re.findall(r'kvc_value_\w+\([^;]*?"(\w+)"', text)}

@@ -1,8 +1,8 @@
 #!/bin/sh
 # debian.sh - builds and tests the Debian packages of a release. tools/debian.sh TARBALL FOLDER creates FOLDER, runs
 # dpkg-buildpackage there with packaging/debian, checks the packages with lintian, and runs the packaged program. An
-# error or warning of lintian is a failure. DEB_BUILD_OPTIONS: as for dpkg-buildpackage; without nocheck all operations
-# and methods are compared with their stored hashes. 77: a build tool or library is missing.
+# error or warning of lintian is a failure. DEB_BUILD_OPTIONS: as for dpkg-buildpackage; unless it has nocheck, all
+# operations and methods are compared with their stored hashes. Exit status 77: a build tool or library is missing.
 set -eu
 tarball=$1
 folder=$2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# demo.sh - the demo of `./dev demo`: one text with each method's answer, then a table of accuracy and bytes.
+# demo.sh - runs `./dev demo`: shows one text with each method's answer, then a table of accuracy and bytes.
 set -eu
 cd "$(dirname "$0")/.."
 kvcull=${KVCULL:-build/kvcull}

@@ -7,20 +7,20 @@ import os
 from llama_engine import add_model_options, fail, kvcull, kvcull_json, positive
 
 TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "real", "prose.txt")
-ROWS = 16  # processed at once, in float64
+ROWS = 16  # number of rows processed at once, in float64
 
 
 class Distance:
     """The distance of one program's rows of logits from the reference."""
 
     def __init__(self, label, entries, logits, beside=None):
-        """logits(window) returns [n, vocab]; beside: the Distance to compare with."""
+        """logits(window) returns [n, vocab]. beside: the Distance with which this one is compared."""
         self.label, self.entries, self.logits, self.beside = label, entries, logits, beside
         self.windows, self.same, self.surprise = [], 0, []
 
     def add(self, np, measure, other, tokens):
-        """Adds rows [n, vocab] of the reference and the other; tokens: the window's n tokens. Each row predicts the
-        next token."""
+        """Adds rows [n, vocab] of the reference (`measure`) and of the other program. tokens: the window's n tokens.
+        Each row predicts the next token."""
         divergence = []
         for at in range(0, len(tokens), ROWS):
             p, q = (logs(np, rows[at:at + ROWS]) for rows in (measure, other))
@@ -31,11 +31,11 @@ class Distance:
         self.windows.append(divergence)
 
     def mean(self, np):
-        """Returns the mean divergence of a token."""
+        """Returns the mean divergence per token."""
         return np.mean(np.concatenate(self.windows))
 
     def share_same(self):
-        """Returns the share of rows with the reference's likeliest token."""
+        """Returns the fraction of rows whose most likely token is that of the reference."""
         return self.same / sum(map(len, self.windows))
 
     def perplexity(self, np):

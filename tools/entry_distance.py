@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""entry_distance.py - measures what each type of cache entries costs: the distance of the logits from those with
-float32 entries, in kvcull and in llama.cpp, on the same files and tokens.
+"""entry_distance.py - measures how much accuracy each type of cache entries costs: how far the logits are from those
+with float32 entries, in kvcull and in llama.cpp, for the same files and tokens.
 
     tools/entry_distance.py [options] MODEL...
     tools/entry_distance.py --alone --windows 20 --tokens 1024 --threads 1 MODEL...     # kvcull only
     tools/entry_distance.py --entries q4_0,q4h --entries k=q8_0,v=q4h MODEL...
 
-The text's tokens are cut into windows, each with BOS in front if the model has one. The reference is kvcull's --math
-float with F32 entries. It is compared, row by row, with --math float and each of --entries, where only the entries
-differ, and with llama.cpp and each of --beside. llama.cpp reads the file's weights stored as F32, so that it does not
-quantize activations either; its row with F32 entries shows what remains between the two programs. llama.cpp rotates
-quantized entries if the size of a head is a multiple of 64. "unrotated" rows have that turned off
+The text's tokens are divided into windows. Each window begins with BOS if the model has that token. The reference is
+kvcull's --math float with F32 entries. It is compared, row by row, with --math float and each of --entries, where only
+the entries differ, and with llama.cpp and each of --beside. llama.cpp reads the file's weights stored as F32, so that
+it does not quantize activations either. Its row with F32 entries shows by how much the two programs differ otherwise.
+llama.cpp rotates quantized entries if the size of a head is a multiple of 64. "unrotated" rows have that turned off
 (LLAMA_ATTN_ROT_DISABLE=1). KL is the Kullback-Leibler divergence from the reference's probabilities, in nats per token,
-with the standard error of the windows' means. Its last column divides it by that of llama.cpp's Q4_0 entries, or with
---alone by that of kvcull's.
+with the standard error of the windows' means. The last column is the KL divided by that of llama.cpp's Q4_0 entries or,
+with --alone, by that of kvcull's.
 """
 import argparse
 import os
@@ -29,7 +29,7 @@ BESIDE = ["f32", "q8_0", "q4_0", "q4_1", "iq4_nl"]
 
 
 def listed(text):
-    """Returns the types of a list. A type with parts, k=TYPE,v=TYPE, is an option of its own."""
+    """Returns the types of a comma-separated list. k=TYPE,v=TYPE is one type and needs an option of its own."""
     kinds = [text] if "=" in text else text.split(",")
     for kind in kinds:
         if not known(kind):

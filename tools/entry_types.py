@@ -17,7 +17,7 @@ def table():
 
 
 def split(kind):
-    """Returns the types of keys and of values: of "k=q8_0,v=q4h" q8_0 and q4h, of "q4h" q4h twice."""
+    """Returns the type of keys and the type of values: for "k=q8_0,v=q4h" q8_0 and q4h, for "q4h" q4h twice."""
     parts = dict(part.split("=") for part in kind.split(",")) if "=" in kind else {"k": kind, "v": kind}
     return parts["k"], parts["v"]
 
@@ -44,5 +44,5 @@ def entry_bytes(kind, size):
 
 
 def bits_per_element(kind, size):
-    """Returns the bits of a channel, scales included: the mean of keys and values."""
+    """Returns the bits per channel, including scales: the mean over keys and values."""
     return 8 * entry_bytes(kind, size) / (2 * size)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures whether a cache of given bytes answers better with fewer entries of more bits, or with more entries of fewer
-bits, for docs/measured/bytes.json.
+"""Measures, for caches of equal size in bytes, whether answers are better with fewer entries of more bits or with more
+entries of fewer bits, for docs/measured/bytes.json.
 
     tools/equal_bytes.py [options] MODEL FOLDER
     tools/equal_bytes.py --collect FOLDER... > docs/measured/bytes.json
@@ -10,8 +10,8 @@ bits, for docs/measured/bytes.json.
 The first command runs `kvcull eval needle --ask both` once for each type of entries. A list is the cache of one KV head
 of one layer. In each run every method has, for each size in --kib, as many entries as a list of that size holds:
 its bytes divided by the bytes of a key and a value, rounded down to whole blocks of 32 entries. States of methods,
-such as the rows of morphkv, are not part of the size; `held_bytes` counts them too. rocketkv takes a number of entries
-to read, not to hold; it gets the largest number with which it holds no more entries than the others.
+such as the rows of morphkv, are not part of the size; `held_bytes` counts them too. The budget of rocketkv is a number
+of entries to read, not to hold; it gets the largest budget with which it holds no more entries than the others.
 
 FOLDER gets a file for each type, and one with the options. A type whose file exists is not measured again.
 """
@@ -26,7 +26,7 @@ from entry_types import entry_bytes
 from llama_engine import fail, kvcull, kvcull_json, positive, positives
 
 METHODS = ["snapkv", "adakv", "rocketkv", "morphkv", "expected", "kvzip"]
-READ_CHANNELS = ["rocketkv", "expected"]  # these refuse rotated keys
+READ_CHANNELS = ["rocketkv", "expected"]  # methods that refuse rotated keys
 TYPES = ["f16", "q8_0", "k=q8_0,v=q4h", "q4h"]
 BLOCK = 32  # entries
 WINDOW = 32  # entries that several methods always keep
@@ -34,13 +34,14 @@ OPTIONS = "options.json"
 
 
 def rocket_holds(read, tokens):
-    """Returns how many of the prompt's entries rocketkv keeps if it reads as many per step (docs/reference/methods)."""
+    """Returns how many of the prompt's entries rocketkv keeps if it reads `read` entries per step
+    (docs/reference/methods)."""
     ratio = max(tokens / read, 1)
     return math.floor(tokens / ratio ** min(0.2 + 0.06 * math.log2(ratio), 0.8))
 
 
 def budget(method, entries, tokens):
-    """Returns the budget with which a method holds so many entries."""
+    """Returns the budget with which a method holds this many entries."""
     if method != "rocketkv":
         return entries
     fitting = [read for read in range(2, tokens + 1) if rocket_holds(read, tokens) <= entries]

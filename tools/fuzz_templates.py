@@ -20,7 +20,7 @@ import jinja2
 
 import compare_templates
 
-# Accepted errors of kvcull where jinja2 renders: an unsupported feature, or a limit.
+# Errors of kvcull that are accepted although jinja2 renders the template: an unsupported feature, or a limit.
 NAMED = re.compile(r"not supported|64 bits|too (large|much|many|deep)|more than \d+|cannot be a key|has no character|has no slices|"
                    r"cannot be written|is not a character|must not change|cannot be written as JSON|not a finite number")
 

@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
-"""int8_distance.py - measures how far kvcull's --math int8 and llama.cpp are from float32, on the same files and
-tokens.
+"""int8_distance.py - measures how far the logits of kvcull's --math int8 and of llama.cpp are from those of float32,
+for the same files and tokens.
 
     tools/int8_distance.py [options] MODEL...
     tools/int8_distance.py --alone --windows 12 --tokens 500 MODEL...     # kvcull only
     tools/int8_distance.py --types q8_0,q4_0 MODEL...     # converts the models first
     tools/int8_distance.py --alone --math int16 --types f16 MODEL...      # int16 instead of int8
 
-The text's tokens are cut into windows, each with BOS in front if the model has one. The reference is kvcull's --math
-float with F32 entries: float32 arithmetic on the file's own weights. It is compared, row by row, with --math int8
-and llama.cpp: both with F32 entries, where only the arithmetic differs, with F16 entries, the default, and with Q8_0
-entries, over which both multiply integers. --math float with Q8_0 entries shows what the entries alone cost. It is
-also compared with llama.cpp on the file's weights stored as F32, which shows the distance between the engines
-when neither quantizes activations. KL is the Kullback-Leibler divergence from the reference's probabilities, in nats
-per token. The excess over llama.cpp's KL with the same entries has a standard error from the windows' differences.
+The text's tokens are divided into windows. Each window begins with BOS if the model has that token. The reference is
+kvcull's --math float with F32 entries: float32 arithmetic on the file's own weights. It is compared, row by row, with
+--math int8 and with llama.cpp. Both run with F32 entries (only the arithmetic differs), with F16 entries (the default)
+and with Q8_0 entries (both multiply integers). --math float with Q8_0 entries shows what the entries alone cost. It is
+also compared with llama.cpp on the file's weights stored as F32. This shows how far the two programs are apart when
+neither quantizes activations. KL is the Kullback-Leibler divergence from the reference's probabilities, in nats per
+token. The table also shows by how much kvcull's KL exceeds that of llama.cpp with the same entries, with the standard
+error of the windows' differences.
 """
 import argparse
 import os
@@ -25,7 +26,8 @@ from llama_engine import Llama, bring_llama, every_model, made, parse
 
 
 def above(np, row):
-    """Returns the mean over windows of the excess over the other's KL, and its standard error."""
+    """Returns by how much the row's KL exceeds that of the row with which it is compared, as a mean over windows, and
+    its standard error."""
     if row.beside is None or len(row.windows) < 2:
         return ""
     each = [np.mean(ours) - np.mean(theirs) for ours, theirs in zip(row.windows, row.beside.windows)]

@@ -2,8 +2,8 @@
 """llama_engine.py - shared by tools/beside_llama.py, tools/int8_distance.py and tools/entry_distance.py: llama.cpp
 through llama-cpp-python's low-level functions, kvcull as a program, and the models for both.
 
-Times measure a single call of llama_decode, without Python's overhead. All other settings are the library's
-defaults: 512 rows at once (n_ubatch), flash attention where it chooses it, repacked weights.
+Times measure a single call of llama_decode, without Python's overhead. All other settings are the library's defaults:
+512 rows at once (n_ubatch), flash attention if the library chooses it, repacked weights.
 """
 import argparse
 import contextlib
@@ -23,7 +23,7 @@ def fail(text, status=4):
     sys.exit(status)
 
 
-@functools.cache  # keeps the callback alive as long as the library can call it
+@functools.cache  # keeps the callback alive while the library may call it
 def silent(lib):
     return lib.llama_log_callback(lambda level, text, user: None)
 
@@ -43,8 +43,8 @@ class Llama:
     """A model and a context. Sequences have separate entries (kv_unified off), like kvcull's sessions."""
 
     def __init__(self, lib, path, tokens, sequences=1, outputs=False, cache="f16", rotate=True):
-        """tokens: of the longest sequence. outputs: compute the logits of every row. rotate: quantized entries are
-        rotated where the library does so by default, which is in heads whose size is a multiple of 64."""
+        """tokens: number of tokens of the longest sequence. outputs: compute the logits of every row. rotate: rotate
+        quantized entries where the library does so by default, which is in heads whose size is a multiple of 64."""
         self.lib = lib
         self.model = lib.llama_model_load_from_file(path.encode(), lib.llama_model_default_params())
         if not self.model:
@@ -54,9 +54,9 @@ class Llama:
         params.n_ctx, params.n_batch, params.n_seq_max = each * sequences, each, sequences
         params.n_outputs_max = params.n_outputs_max_per_seq = each if outputs else 0
         params.type_k = params.type_v = getattr(lib, "GGML_TYPE_" + cache.upper())
-        if cache not in ("f16", "f32"):  # quantized values need it
+        if cache not in ("f16", "f32"):  # quantized values need flash attention
             params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_ENABLED
-        os.environ["LLAMA_ATTN_ROT_DISABLE"] = "0" if rotate else "1"  # read when a context is made
+        os.environ["LLAMA_ATTN_ROT_DISABLE"] = "0" if rotate else "1"  # the library reads it when a context is made
         self.context = lib.llama_init_from_model(self.model, params)
         if not self.context:
             fail(f"{path}: llama.cpp makes no context of {tokens} tokens for it")
@@ -123,7 +123,7 @@ def add_model_options(parser):
 
 
 def parse(parser):
-    """Returns the arguments. A wrong option is a one-line error with status 2."""
+    """Returns the arguments. A wrong option ends the program with a one-line error and status 2."""
     parser.error = lambda text: fail(f"{text}; --help lists the options", 2)
     arguments = parser.parse_args()
     arguments.types = [name for name in arguments.types.split(",") if name]

@@ -1,7 +1,8 @@
 #!/bin/sh
 # manual.sh - writes manual pages and shell completions from the program's own tables; `make` calls it.
-# tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man and FOLDER/docs/completions. Where the program does not
-# run, as in a cross build, it copies the pages of SOURCE, which a release's tarball has, or says that it left them out.
+# tools/manual.sh PROGRAM SOURCE FOLDER writes FOLDER/docs/man and FOLDER/docs/completions. If the program does not run
+# on this machine, as in a cross build, copies the pages from SOURCE, which a release tarball has. If SOURCE has no
+# pages, prints that they are left out.
 set -eu
 program=$1
 source=$2

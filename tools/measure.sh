@@ -17,8 +17,8 @@ run() { # TITLE COMMAND...
     printf '\n'
 }
 
-# decode_pairs TYPE: decode of a model with one billion parameters on cpu and on opencl: three pairs of runs, and the
-# median of their ratios.
+# decode_pairs TYPE: measures decode of a model with one billion parameters on cpu and on opencl, in three pairs of
+# runs. Prints the median of their ratios.
 decode_pairs() {
     work=$(mktemp -d) || exit 4
     trap 'rm -rf "$work"' EXIT

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""measure_dapq.py - how well a model knows a hidden number after dapq, by the pseudo tokens: docs/measured/dapq.md.
+"""measure_dapq.py - measures how well a model still knows a hidden number after dapq, for different pseudo tokens
+(docs/measured/dapq.md).
 
     tools/measure_dapq.py MODEL TEXT [SAMPLES [BUDGET]]
 
 Each sample hides one sentence with a number among 600 words of the file TEXT and asks for it, in the model's chat
-template (with RAW=1 in the environment: without). The begin of the answer is given. The table has the nats per token of
-the true number: the mean, its difference from snapkv with the standard error, and in how many samples it is lower. The
-package `kvcull` must be installed (docs/how-to/python.md).
+template (with RAW=1 in the environment: without). The first words of the answer are given. The table has the nats per
+token of the true number: the mean, its difference from snapkv with the standard error, and in how many samples it is
+lower. The package `kvcull` must be installed (docs/how-to/python.md).
 """
 import math
 import os
@@ -48,7 +49,7 @@ def question(model, words, sample, samples, draw):
 
 
 def policies(tokens, first, answer, budget, folder):
-    """Returns names and policies: contents that are no option are written to files."""
+    """Returns names and policies. Pseudo tokens that no option can make are written to files."""
     specs = {"full": "full", "snapkv": f"snapkv:budget={budget}"}
     for content, counts in (("ends", (32,)), ("tail", (32, 16, 8)), ("draft", (32, 16, 8))):
         for count in counts:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# measure_take.sh - shows where take evicts one sentence of a long text, and which of its settings keep it: a table for
-# docs/measured/take.md.
+# measure_take.sh - shows where the method take evicts one sentence of a long text, and which settings of take keep the
+# sentence. Prints a table for docs/measured/take.md.
 #
 #     tools/measure_take.sh MODEL [BUILD_FOLDER [SPEC...]]
 #

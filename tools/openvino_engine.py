@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
-"""openvino_engine.py - OpenVINO GenAI as tools/beside_llama.py measures it: a GGUF file on this machine's CPU.
-
-Times are the library's own. Prompts are random tokens, different each time: its cache of prefixes would hide the cost
-of a prompt that it has seen.
+"""openvino_engine.py - runs OpenVINO GenAI for tools/beside_llama.py: a GGUF file on this machine's CPU. The library
+itself measures the times. Prompts are random tokens, different each time, because its cache of prefixes would hide the
+cost of a prompt that it has seen.
 """
 import statistics
 import sys

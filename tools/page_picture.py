@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Takes docs/pictures/page.png: two methods side by side at the page of `kvcull serve`. Needs Chromium and Pillow.
+"""Makes docs/pictures/page.png, a screenshot of two methods side by side on the page of `kvcull serve`. Needs Chromium
+and Pillow.
 
     python3 tools/page_picture.py build/kvcull models-local/smollm2.gguf docs/pictures/page.png
 """

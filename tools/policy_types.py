@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes python/kvcull/policy.pyi, from which type checkers know every method's options, from the program's tables.
+"""Makes python/kvcull/policy.pyi from the program's tables. Type checkers read every method's options from that file.
 
     kvcull info methods --json | python3 tools/policy_types.py >python/kvcull/policy.pyi
 
-`make pages` does this. The file is tracked as the methods' pages are: editors read it in a checkout, and a package for
-another kind of machine cannot be asked when it is built. python/tests/test_types.py fails if the file is old.
+`make pages` does this. Like the methods' pages, the file is tracked: editors read it in a checkout, and when a package
+for another kind of machine is built, the program cannot run to make it. python/tests/test_types.py fails if the file is
+old.
 """
 import json
 import keyword

@@ -182,7 +182,7 @@ class Cost(namedtuple('Cost', 'work latencies overheads bytes')):
 
 NOTHING = Cost(0, 0, 0, 0)
 Network = namedtuple('Network', 'latency overhead bandwidth')
-Machine = namedtuple('Machine', 'bandwidth flops weight_bytes cores')  # cores: of all ranks, each of one thread; None: enough
+Machine = namedtuple('Machine', 'bandwidth flops weight_bytes cores')  # cores of all ranks together
 
 
 def gather(ranks, size):
@@ -259,7 +259,7 @@ def prompt_cost(model, machine, tensor, pipeline, prompt, chunk):
 # ---- plan ----
 
 def ways(model, ranks):
-    """Returns lists of [T, P] for tensor, pipeline and both. The fastest one counts."""
+    """Returns lists of [T, P] for tensor, pipeline and both. The caller takes the fastest of each list."""
     both = [(t, ranks // t) for t in range(2, ranks) if ranks % t == 0]
     return {'tensor': [(ranks, 1)], 'pipeline': [(1, ranks)] if ranks <= model.layers else [],
             'both': [(t, p) for t, p in both if p <= model.layers]}
@@ -368,8 +368,8 @@ def bench(program, model, ranks, way, args):
 
 
 def fit(runs):
-    """Fits latency and overhead: minimizes the sum of |log(predicted / measured)|, which is robust against disturbed
-    runs. runs: [measured seconds, Cost]. Searches in steps of a quarter."""
+    """Fits latency and overhead: minimizes the sum of |log(predicted / measured)|, which disturbed runs change little.
+    runs: [measured seconds, Cost]. Searches in steps of 25 %."""
     some = [0] + [1e-7 * 1.25 ** k for k in range(60)]
     return min((Network(latency, overhead, MEMORY) for latency in some for overhead in some),
                key=lambda net: sum(abs(math.log(cost.seconds(net) / seconds)) for seconds, cost in runs))

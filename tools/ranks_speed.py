@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
-"""ranks_speed.py PROGRAM MODEL [--pairs N] [--prompt N] [--gen N] [--math MATH] - compares two ranks of one thread
-with one process of two threads, on this machine.
-
-The runs alternate, in a different order for each pair. Each run measures decode and prefill with `kvcull bench`, for
-the same model, prompt and steps. The table shows the medians and quartiles of the pairs' speed ratios, ranks to process
-(above 1: ranks are faster), and the bytes and messages that the ranks send per token. The column `computing` is the
-average number of ranks that compute at the same time; 1 means no overlap. `kvcull mkmodel --shape llama-3.2-1b --type
-q8_0` makes a model."""
+"""ranks_speed.py PROGRAM MODEL [--pairs N] [--prompt N] [--gen N] [--math MATH] - compares two ranks with one thread
+each with one process that has two threads, on this machine. The runs alternate, in a different order for each pair.
+Each run measures decode and prefill with `kvcull bench`, for the same model, prompt and steps. The table shows the
+medians and quartiles of the pairs' speed ratios, ranks to process (above 1: ranks are faster), and the bytes and
+messages that the ranks send per token. The column `computing` is the average number of ranks that compute at the same
+time; 1 means no overlap. `kvcull mkmodel --shape llama-3.2-1b --type q8_0` makes a model."""
 import argparse
 import json
 import os

@@ -1,7 +1,7 @@
 #!/bin/sh
 # release.sh - makes a release from a folder that `make distdir` filled: a tarball, binary files (tools/binary.sh),
-# checksums, and notes. The same commit and the same autotools give the same bytes at any time and place. `make release`
-# calls it.
+# checksums, and notes. The same commit and the same autotools give byte-identical files at any time and place. `make
+# release` calls this script.
 #
 #     tools/release.sh [--tag] [--draft] [--source] DISTDIR SOURCE FOLDER
 #
@@ -23,7 +23,7 @@ fail() { echo "release: $*" >&2; exit 1; }
 version=$(sed -n 's/^#define KVC_VERSION "\(.*\)".*/\1/p' "$tree/include/kvcull.h")
 name=kvcull-$version
 
-# All files must have the same version, and it needs a date.
+# All files must name the same version, and the version must have a date.
 grep -q "^version: \"$version\"\$" "$tree/CITATION.cff" || fail "CITATION.cff does not say version: \"$version\""
 sed -n 1p "$tree/packaging/debian/changelog" | grep -q "^kvcull ($version-" ||
     fail "packaging/debian/changelog does not begin with kvcull ($version-1)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures the time that a cached session saves: the time to the first token of a conversation's second turn, under a
+"""Measures how much time a cached session saves: the time to the first token of a conversation's second turn, with a
 policy that evicts. Runs with cache_prompt false and true alternate on one server.
 
     python3 tools/second_turn.py build/kvcull MODEL [--kv SPEC] [--words N] [--rounds N]

@@ -42,7 +42,8 @@ def each(form, *budgets):
 
 
 def traffic(*budgets):
-    """Returns methods that select entries to read, each with a budget of bytes; snapkv's rows are in PROMPT."""
+    """Returns methods that select entries to read, each with budgets that read equally many bytes. The rows of snapkv
+    are in PROMPT."""
     forms = ("rocketkv:budget={}", "quest:budget={},page=auto", "sparq:budget={}", "hsa:budget={}", "topk:budget={}")
     return [form.format(budget) for budget in budgets for form in forms]
 
@@ -205,7 +206,7 @@ class Run:
         return os.path.join(self.work, f"{chosen.name}.{self.shard}-{self.shards}.jsonl")
 
     def call(self, chosen, *arguments):
-        """Returns kvcull's output; None when the time is over."""
+        """Returns kvcull's output, or None if the time has run out."""
         left = self.ends - time.time() if self.ends else None
         if left is not None and left <= 0:
             return None
@@ -236,7 +237,7 @@ class Run:
     def ask_needle(self, chosen, samples):
         """Runs `eval needle`, which stores no samples: each text is a run with its own seed."""
         there = complete(chosen, records_of(self.file(chosen)))
-        policies = chosen.asks[0][1]  # one command asks all of them in all modes
+        policies = chosen.asks[0][1]  # one command asks all policies in all question modes
         for sample in range(self.shard - 1, samples, self.shards):
             if sample in there:
                 continue
@@ -271,7 +272,8 @@ class Run:
         return False
 
     def all(self, chosen, count):
-        """Runs the set with the smallest share of its samples next, until all are complete or the time is over."""
+        """Runs next the set with the smallest fraction of its samples complete, until all are complete or the time has
+        run out."""
         todo = {one: 0 for one in chosen}
         ends = {one: count or one.samples for one in chosen}
         while todo:
@@ -304,7 +306,7 @@ def run(options):
 # ---- data for the page ----
 
 def digits(answer, wanted):
-    """Returns the share of the expected number's leading digits that the answer's number has."""
+    """Returns which fraction of the expected number's digits, from the first one on, the answer's number has."""
     found, number = [(re.findall(r"\d+", text) + [""])[0] for text in (answer, wanted)]
     same = len(os.path.commonprefix([found, number]))
     return same / len(number) if number else 0.0

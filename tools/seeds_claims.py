@@ -1,5 +1,5 @@
-"""seeds_claims.py - the main claims of the papers, with the comparisons of tools/seeds.py's runs that test each. These
-texts contain no measured numbers; the page inserts them from the runs."""
+"""seeds_claims.py - the main claims of the papers, and for each claim the comparisons of tools/seeds.py's runs that
+test it. These texts contain no measured numbers; the page inserts them from the runs."""
 from seeds import BUDGETS, TAKE, TAKE_BOTH, TAKE_MAX, TAKE_PROBES
 
 
@@ -12,7 +12,7 @@ class Comparison:
 
 
 class Claim:
-    """level: the claim is that a is about as good as b or better, not that it is better."""
+    """level: the claim is only that a is at least about as good as b, not that it is better."""
 
     def __init__(self, title, text, source, why, comparisons, level=False):
         self.title, self.text, self.source, self.why = title, text, source, why

@@ -31,8 +31,8 @@ def wilson(share, count):
 
 
 def interval(numbers, share):
-    """Returns the 95 % interval of the mean. share: numbers are between 0 and 1, and equal numbers still leave
-    uncertainty."""
+    """Returns the 95 % interval of the mean. share: the numbers are between 0 and 1; then the interval has a width even
+    if they are all equal."""
     spread = deviation(numbers)
     if share and (spread < NOTHING or set(numbers) <= {0, 1}):
         return wilson(mean(numbers), len(numbers))
@@ -68,7 +68,7 @@ def paired(a, b, share):
 
 
 class Data:
-    """rows[set, question, kv], and a set's common fields in heads[set]."""
+    """The results: rows[set, question, kv], and the fields that a set's rows have in common in heads[set]."""
 
     def __init__(self, path):
         self.heads, self.rows, self.first = {}, {}, {}

@@ -1,5 +1,5 @@
 """seeds_page.py - makes docs/measured/seeds.md: every claim of seeds_claims.py, with the results of the runs and a
-verdict by rule."""
+verdict that fixed rules give."""
 import textwrap
 
 import seeds_claims
@@ -71,7 +71,7 @@ class Compared:
 
 
 def verdict(compared, level):
-    """Returns one line by rule from the comparisons."""
+    """Returns the verdict in one line, which fixed rules derive from the comparisons."""
     said = [one.level() if level else one.says() for one in compared]
     said = [one for one in said if one is not None]
     if not said:

@@ -39,7 +39,7 @@ def arguments():
 
 def token_times(parts):
     """Returns the arrival time of each token. `parts` are pieces of the answer, each with the time when it was read."""
-    data, text, came = b''.join(part for part, _ in parts), b'', []  # came: bytes of text, arrival time
+    data, text, came = b''.join(part for part, _ in parts), b'', []  # came: number of bytes of text and arrival time
     ends = list(itertools.accumulate(len(part) for part, _ in parts))
     head, at = data.partition(b'\r\n\r\n')[0], data.index(b'\r\n\r\n') + 4
     assert head.split()[1] == b'200' and b'chunked' in head.lower(), data[:2000]
@@ -72,8 +72,8 @@ class Server:
         return answer
 
     def ask(self, prompt, count):
-        """Returns the arrival time of each token of a streamed answer. The answer is parsed after it is complete:
-        clients share the server's cores, so their own work would be measured too."""
+        """Returns the arrival time of each token of a streamed answer. The answer is parsed only when it is complete:
+        clients share the server's cores, so parsing during the answer would be measured, too."""
         body = json.dumps(dict(self.fields, prompt=prompt, max_tokens=count, stream=True)).encode()
         with socket.create_connection(self.at) as connection:
             begun = time.monotonic()

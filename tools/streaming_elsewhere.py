@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks docs/measured/needle.md's result for streaming with the bundled model in transformers: which facts are
+"""Checks with transformers the result of docs/measured/needle.md for streaming and the bundled model: which facts are
 answered if only a text's first 4 entries and its last B - 4 remain after reading.
 
     tools/streaming_elsewhere.py [--budget 256] [--texts 10] [--length 2000] [--facts 8]
@@ -36,8 +36,8 @@ def make_text(words, rng, length, facts):
 
 
 def answer(model, ids, question, tokens, budget):
-    """Reads text and question with the whole cache. The generated tokens then read the first 4 entries and the last
-    budget - 4."""
+    """Reads text and question with the whole cache. The generated tokens then attend to the first 4 entries and the
+    last budget - 4."""
     prompt = torch.tensor([ids + question])
     with torch.no_grad():
         out = model(prompt, use_cache=True)
