@@ -1,10 +1,10 @@
 """Installs the package for the library that kvcull/_find.py finds, or builds the library first.
 
-The installation creates kvcull/_interface.py from the library's headers. If the library is a build in the source tree
-that is not installed, it also copies the library and the bundled model into the package. Packagers may set
+The installation creates kvcull/_interface.py from the library's headers. If the library was built in the source tree
+and is not installed, the library and the bundled model are also copied into the package. Packagers may set
 KVCULL_LOADED to the name by which the library will be loaded, such as libkvcull.so.0, if that differs from the file
 found here. tools/binary.sh sets KVCULL_WHEEL to a platform such as manylinux_2_28_x86_64: the wheel is then for that
-platform and every Python 3, and contains both, with the licences of what is inside.
+platform and every Python 3, and contains the library and the model, with the licences of everything in it.
 """
 import importlib.util
 import os
@@ -40,7 +40,7 @@ def found_library():
 
 
 class Build(build_py):
-    """build_py that also creates these two files."""
+    """The command build_py, which also creates these two files."""
 
     def run(self):
         super().run()
@@ -73,12 +73,12 @@ class OfThisMachine(Distribution):
 
 
 def commands():
-    """Returns the commands that this file replaces. For a PLATFORM, one that names the wheel."""
+    """Returns the commands that this file replaces. If PLATFORM is set, one of them names the wheel."""
     if not PLATFORM:
         return {"build_py": Build}
 
     class Wheel(bdist_wheel):
-        """bdist_wheel for one platform and every Python 3, because cffi loads the library at run time."""
+        """The command bdist_wheel for one platform and every Python 3, because cffi loads the library at run time."""
 
         def get_tag(self):
             return "py3", "none", PLATFORM

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares methods on the bundled model: the share of right answers against the bytes that the cache holds.
+"""Compares methods on the bundled model: shows the fraction of right answers and the bytes that the cache holds.
 
     python3 python/examples/compare_methods.py [--texts N] [--sentences N] [--budgets N,..] [--plot FILE.png] [MODEL]
 

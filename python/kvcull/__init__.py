@@ -35,8 +35,8 @@ __version__ = VERSION
 
 
 def press(policy: str | Policy, engine: Engine | None = None, **options: Any) -> Press:
-    """Returns a press for models of transformers: `with press("snapkv:budget=512")(model):` compresses each cache that is
-    filled inside. Needs torch and transformers; see `kvcull.hugging_face.Press`."""
+    """Returns a press for models of transformers: `with press("snapkv:budget=512")(model):` compresses each cache that
+    is filled in its body. Needs torch and transformers; see `kvcull.hugging_face.Press`."""
     from .hugging_face import Press as made
     return made(policy, engine, **options)
 

@@ -18,7 +18,7 @@ def bundled_model() -> Path:
 
 
 def question(texts=100):
-    """Returns a text that gives a number for each of four things and asks for one, and the right answer."""
+    """Returns a text that gives a number for each of four things and asks for one number, and the right answer."""
     source = random.Random(7)
     words = json.loads((bundled_model() / "words.json").read_text(encoding="utf-8"))
     keys = source.sample(words["keys"], 4)

@@ -15,7 +15,8 @@ FILES = ("libkvcull.dylib", "libkvcull.0.dylib") if sys.platform == "darwin" els
 
 
 class Found(NamedTuple):
-    """A library and the folder of its headers. in_tree: it was built in the source tree and is not installed."""
+    """A library and the folder of its headers. in_tree: the library was built in the source tree and is not
+    installed."""
 
     library: Path
     include: Path

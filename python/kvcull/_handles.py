@@ -1,11 +1,12 @@
-"""Wraps objects of the library as Python objects: controls which thread may use them, and the order of closing.
+"""Wraps objects of the library as Python objects. Controls which thread may use them, and the order in which they are
+closed.
 
 An engine and everything opened from it may be used by one thread at a time. Python's global lock does not ensure this,
 because cffi releases it while the library computes. So every engine has a gate, and each call passes it.
 
-Python may raise KeyboardInterrupt between any two bytecodes, and neither `with` nor `finally` is safe from that. So no
-bytecode runs between acquiring the gate's lock and releasing it, except in callbacks from the library. `Gate.call` and
-`Gate.close` pass all steps to one C function (`list.extend`, `all`), which runs them one after another.
+Python may raise KeyboardInterrupt between any two bytecodes, and neither `with` nor `finally` is safe from that.
+Therefore no bytecode runs between acquiring the gate's lock and releasing it, except in callbacks from the library.
+`Gate.call` and `Gate.close` pass all steps to one C function (`list.extend`, `all`), which runs them one after another.
 
 The code does not rely on finalizers either. `_entries` lists all open objects. A weak reference tells when nothing
 refers to an object any more, and the object is then closed. If an interrupt prevents one call of `Gate.drain` from
@@ -42,13 +43,13 @@ class Gate:
     def __init__(self):
         self.caught: List[BaseException] = []  # exceptions raised by callbacks of the current call
         self.stage = None  # the kvcull.Stage of the method function that is running
-        self._lock = threading.RLock()  # an RLock knows which thread holds it
+        self._lock = threading.RLock()  # a reentrant lock, because it knows which thread holds it
         self._process = _process[0]
         self._due = False
 
     @property
     def here(self) -> bool:
-        """Whether this process created the gate, and not a parent that was forked."""
+        """Whether this process created the gate. False if a parent did, before a fork."""
         return self._process is _process[0]
 
     @property
@@ -69,7 +70,8 @@ class Gate:
         location to which a newly opened pointer is written.
 
         If a Python callback raises an exception during the call, the exception is raised here. record: an empty list,
-        to which the call appends its steps. record[2] is then [result], even if an interrupt follows the call.
+        to which the call appends the result of each step. record[2] is then [result], even if an interrupt follows the
+        call.
         """
         self.check()
         needed: List[List[bool]] = []
@@ -113,7 +115,8 @@ class Gate:
         self.caught.append(exception)
 
     def function(self, kind: str, function, failed=None):
-        """Makes a callback for the library with the given C type. failed: its result if it raises an exception."""
+        """Makes a callback for the library with the given C type. failed: the callback's result if `function` raises an
+        exception."""
         return ffi.callback(kind, function, error=failed, onerror=self.catch)
 
     def drain(self, _reference=None) -> None:
@@ -128,9 +131,9 @@ class Gate:
                 break
 
     def close(self, entry: "Entry") -> bool:
-        """Closes the object unless a call is in the engine. Returns whether it is closed."""
+        """Closes the object unless a call is in the engine. Returns True if the object is closed."""
         done: List[bool] = []
-        self._due = True  # before trying the lock, because a call may just be releasing it
+        self._due = True  # set before trying the lock, because another call may be releasing it at this moment
         if not self.inside:
             all(map(_run, (  # stops at the first false result
                 functools.partial(self._lock.acquire, False),
@@ -165,8 +168,8 @@ class Handle:
     """A pointer of the library that is closed once, after everything opened from it.
 
     A handle is created before the pointer exists; the opening function receives `entry` and writes the pointer there.
-    keep: objects that must live as long as the library has their addresses. A handle refers to its parent, so that a
-    model is never freed before its sessions.
+    keep: objects that must live while the library has their addresses. A handle refers to its parent, so that a model
+    is never freed before its sessions.
     """
 
     def __init__(self, gate, kind, parent=None, keep=None):
@@ -184,7 +187,7 @@ class Handle:
         return self.entry.cell[0]
 
     def close(self):
-        """Closes everything opened from the object, then the object itself. Has no effect the second time."""
+        """Closes everything that was opened from the object, then the object itself. Further calls have no effect."""
         self.entry.given_up = True
         self.gate.drain()
 

@@ -47,7 +47,8 @@ _declared, macros, _files = _interface()
 ffi.cdef(_declared + "void free(void *);")  # the library allocates some texts with malloc
 lib = _load(_files)
 
-#: The version of the library, and that of its arithmetic: equal arithmetic versions give bit-identical results.
+#: The version of the library, and the version of its arithmetic. If two libraries have the same arithmetic version,
+#: their results are bit-identical.
 VERSION = macros["KVC_VERSION"]
 ARITHMETIC_VERSION = macros["KVC_ARITHMETIC_VERSION"]
 
@@ -62,7 +63,8 @@ def text_of(pointer) -> str:
 
 
 def c_text(text, what: str) -> bytes:
-    """Encodes a text for the library. Raises UsageError for a NUL character, where C would end the text."""
+    """Encodes a text for the library. Raises UsageError if it contains a NUL character, because C would end the text
+    there."""
     raw = text if isinstance(text, bytes) else str(text).encode("utf-8", "surrogateescape")
     if b"\0" in raw:
         raise of_status(lib.KVC_USAGE, f"{what} {raw[:60].decode('utf-8', 'replace')!r}: must have no NUL character")
@@ -87,8 +89,8 @@ def ready(function, arguments) -> List[Any]:
 
 
 def allocated(kind: str):
-    """Returns a location for a pointer to memory that the library allocates for its caller. That memory is freed
-    together with the location."""
+    """Returns a place where the library stores a pointer to memory that it allocates for its caller. That memory is
+    freed together with this place."""
     return ffi.gc(ffi.new(f"{kind} **"), lambda place: lib.free(place[0]))
 
 

@@ -24,7 +24,7 @@ class Backend:
     """A backend of this build.
 
     usable: whether it can be used on this machine. detail: the chosen instruction set or device. missing: the
-    operations that it leaves to the backend "ref".
+    operations that it does not have and that the backend "ref" computes instead.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Engine(Closing):
     """A backend with its threads. Models are opened from an engine; most programs let `Model` open its own.
 
     backend: "cpu", "ref", "opencl[:N]" or "cuda[:N]". threads: 0 means one per core; the number does not change
-    results. math: the arithmetic. "int8", the program's default, multiplies quantized weights by 8-bit activations and,
-    for models with such weights, multiplies integers in attention over entries of four to eight bits; "float" uses float everywhere.
-    "int16" multiplies weights of floats and their activations as integers of 15 bits. All three give bit-identical
-    results on every backend. "fast" uses a BLAS library.
+    results. math: the arithmetic. "int8", the program's default, multiplies quantized weights by 8-bit activations; if
+    the model has quantized weights, attention over entries of four to eight bits multiplies integers, too. "float" uses
+    float32 everywhere. "int16" converts float weights and their activations to integers of 15 bits and multiplies
+    these. All three give bit-identical results on every backend. "fast" uses a BLAS library.
 
     Several Python threads may use one engine; their calls wait for each other. Python's global lock is released during
     a call.

@@ -27,7 +27,7 @@ class InputError(KvcullError):
 
 
 class ResourceError(KvcullError):
-    """No memory, no device or no space (status 4)."""
+    """Lack of memory, of a device or of disk space (status 4)."""
 
     status = 4
 

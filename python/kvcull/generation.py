@@ -1,4 +1,4 @@
-"""An answer, generated token by token, with its text and the logits from which each token was drawn."""
+"""Generates an answer token by token, with its text and the logits from which each token was drawn."""
 from __future__ import annotations
 
 import codecs
@@ -24,8 +24,8 @@ class Piece(NamedTuple):
 
 
 class Generation:
-    """An iterator over the pieces of an answer. `tokens` and `text` are what has been generated so far. `reason` tells
-    why the answer ended, and is None before.
+    """An iterator over the pieces of an answer. `tokens` and `text` have what has been generated so far. `reason` tells
+    why the answer ended; it is None until then.
 
     reason: "end of turn", "length" or "stop text", as in the program. "grammar" means that no token could continue the
     incomplete answer. "interrupted" means that KeyboardInterrupt or
@@ -82,8 +82,8 @@ class Generation:
         return piece
 
     def _piece(self) -> Tuple[Optional[Piece], Optional[str]]:
-        """Returns the next piece, and the reason if the answer ends with it. Without a piece, the answer has already
-        ended."""
+        """Returns the next piece, and the reason if the answer ends with this piece. If the piece is None, the answer
+        has already ended."""
         session, model = self._session, self._session.model
         session._give_pending()
         logits = session.logits

@@ -61,7 +61,7 @@ class Grammar(Closing):
     def check(self, text: Union[str, bytes]) -> str:
         """Compares a text, or bytes that may end within a character, with the grammar.
 
-        "whole": it is a text of the grammar. "begun": it is the beginning of one. "wrong": neither.
+        Returns "whole" if it is a text of the grammar, "begun" if it is the beginning of one, and "wrong" otherwise.
         """
         raw = text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
         error, match = ffi.new("struct kvc_error *"), ffi.new("enum kvc_grammar_match *")

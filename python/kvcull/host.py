@@ -20,7 +20,7 @@ FOREVER = (1 << 63) - 1  # INT64_MAX
 
 
 class Scores:
-    """A float32 for each entry of each KV list; with `head_mass`, for each entry of each query head. scores[head]
+    """One float32 for each entry of each KV list or, from `head_mass`, for each entry of each query head. scores[head]
     copies one head's scores to the host, float32 [entries]. scores[head] = array writes them back."""
 
     def __init__(self, stage: "Stage", pointer):
@@ -101,7 +101,8 @@ class Stage(Values):
         return getattr(lib.kvc_stage_info(self._pointer()), name)
 
     def budget(self, option: str = "budget", least: int = 1) -> int:
-        """Returns a budget in tokens, at least `least`. A share counts relative to the longest head after the prompt.
+        """Returns a budget in tokens, at least `least`. If the option is a percentage, it is a percentage of the
+        longest head's entries after the prompt.
         """
         return lib.kvc_value_budget(self._values, self._option(option, "budget"), self.held, least)
 
@@ -113,7 +114,7 @@ class Stage(Values):
         return Scores(self, made[0])
 
     def scores(self) -> Scores:
-        """Returns scores of every list, to be written by the caller."""
+        """Returns scores for every list, which the caller fills."""
         return self._scores()
 
     def window_mass(self, window: int) -> Scores:
@@ -127,7 +128,7 @@ class Stage(Values):
         return scores
 
     def head_mass(self, window: int) -> Scores:
-        """Returns the same for each query head."""
+        """Like `window_mass`, for each query head."""
         scores = self._scores(lib.kvc_stage_head_scores)
         self.call(lib.kvc_stage_window_mass, window, scores.pointer)
         return scores
@@ -149,7 +150,7 @@ class Stage(Values):
         return scores.pointer
 
     def pool(self, scores: Scores, kernel: int, pooling: str = "max", tail: int = 0) -> None:
-        """Applies 1-D pooling over each head's indices below (its number of entries - tail)."""
+        """Applies 1-D pooling to the scores of each head, except those of its last `tail` entries."""
         if pooling not in POOLINGS:
             raise _library.of_status(lib.KVC_USAGE, f"pool: {pooling!r}: must be {', '.join(POOLINGS)}")
         self.call(lib.kvc_stage_pool, self._own(scores), tail, kernel, POOLINGS.index(pooling))
@@ -208,7 +209,8 @@ class HostMethod:
     queries = 0
 
     def check(self, values: Values) -> None:
-        """Called for every policy with this method. Raises errors that the ranges of options cannot express."""
+        """Called for every policy with this method. Raises errors for values that are wrong although each option is in
+        its range."""
 
     def prompt(self, stage: Stage) -> None:
         """Called once per layer when a prompt has been processed."""

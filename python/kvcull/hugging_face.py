@@ -1,4 +1,4 @@
-"""Models of the library transformers: their cache is compressed by a policy, and they can be opened as a `kvcull.Model`.
+"""Models of the library transformers: a policy compresses their cache, and they can be opened as a `kvcull.Model`.
 
     from kvcull.hugging_face import press
     with press("snapkv:budget=512")(model):
@@ -28,17 +28,17 @@ from .model import Model
 from .policy import Policy
 from .replay import Replay, _engine
 
-NAME = "kvcull_press"  # of the attention in transformers' list
-ADDS_ROWS = ("dapq", "kvzip")  # methods whose queries are of rows that they add to the prompt
+NAME = "kvcull_press"  # name of this attention in transformers' list
+ADDS_ROWS = ("dapq", "kvzip")  # methods that use the queries of rows that they add to the prompt
 MARK = "@@kvcull-question@@"  # divides a conversation into context and question
 
 
 class CompressedLayer(DynamicLayer):
     """A layer of a DynamicCache that holds some entries of each head: keys, values [batch, lists, m, d].
 
-    positions [batch, lists, m]: columns of the batch in which the entries were; -1 fills up shorter lists and is never
-    attended to. Lists are KV heads, or query heads if the policy has per=head. The length that transformers sees is that
-    of the whole text, with the columns of padding on its left: pads [batch].
+    positions [batch, lists, m]: the columns of the batch from which the entries come; shorter lists are filled up with
+    -1, which no query attends to. Lists are KV heads, or query heads if the policy has per=head. The length that
+    transformers sees is that of the whole text, with the columns of padding on its left: pads [batch].
     """
 
     def __init__(self, keys: torch.Tensor, values: torch.Tensor, pads: np.ndarray):
@@ -85,7 +85,7 @@ class CompressedLayer(DynamicLayer):
         self.positions = positions
 
     def state(self) -> Tuple[Any, ...]:
-        """Returns the contents, which `restore` brings back."""
+        """Returns the contents, for `restore`."""
         return self.keys, self.values, self.positions, self.seen
 
     def restore(self, state: Tuple[Any, ...]) -> None:
@@ -94,11 +94,11 @@ class CompressedLayer(DynamicLayer):
 
 
 class Running:
-    """What is done with one cache: a replay for each sample of the batch."""
+    """The work on one cache: a replay for each sample of the batch."""
 
     def __init__(self, press: "Press", modules: Sequence[Any], cache: DynamicCache):
         self.press, self.cache = press, cache
-        self.pads = np.zeros(0, np.int64)  # [batch]: columns of padding on the left
+        self.pads = np.zeros(0, np.int64)  # [batch]: number of columns of padding on the left
         self.sinks = _sinks(modules)
         self.order = {module.layer_idx: place for place, module in enumerate(modules)}
         self.windows = [_window(module) for module in modules]
@@ -182,8 +182,8 @@ def _sinks(modules: Sequence[Any]) -> Optional[np.ndarray]:
 
 def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, allowed: Optional[torch.Tensor], scaling: float,
             cap: float = 0.0, sinks: Optional[torch.Tensor] = None) -> torch.Tensor:
-    """Returns attention [batch, n, H, d]. allowed: bool, broadcast to [batch, H, n, entries]; None: causal. cap: of the
-    scores; 0: none. sinks [H]: scores without a value, that take a part of each row's probability."""
+    """Returns attention [batch, n, H, d]. allowed: bool, broadcast to [batch, H, n, entries]; None: causal. cap: cap of
+    the scores; 0: none. sinks [H]: scores without a value, which take a part of each row's probability."""
     times = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(times, 1), v.repeat_interleave(times, 1)
     if allowed is not None and allowed.shape[1] > 1:
@@ -270,11 +270,11 @@ ALL_ATTENTION_FUNCTIONS.register(NAME, _attention)
 
 
 class Press:
-    """A policy for models of transformers: `with press(model):` compresses every cache that is filled inside.
+    """A policy for models of transformers: `with press(model):` compresses every cache that is filled in its body.
 
-    policy: a text, or from `kvcull.policy`. engine: that computes the decisions; None: one on the CPU. options: see
-    `kvcull.Replay`. Refused are methods that act within the prompt (stages "chunk" and "propagate") or add rows to it,
-    because transformers computes the prompt: `open_model` runs them. Padding must be on the left.
+    policy: a text, or from `kvcull.policy`. engine: the engine that computes the decisions; None: one on the CPU.
+    options: see `kvcull.Replay`. Methods that act within the prompt (stages "chunk" and "propagate") or add rows to it
+    are refused, because transformers computes the prompt; `open_model` runs them. Padding must be on the left.
     """
 
     def __init__(self, policy: Union[str, Policy], engine: Optional[Engine] = None, **options: Any):
@@ -287,14 +287,14 @@ class Press:
         if within:
             raise UsageError(f"press: {self.policy} {within[0]}, which transformers computes; "
                              "kvcull.hugging_face.open_model(model, tokenizer) runs it")
-        self._mask: Optional[np.ndarray] = None  # of the current call of the model, [batch, columns]
+        self._mask: Optional[np.ndarray] = None  # the mask of the current call of the model, [batch, columns]
         self.selects = "select" in stages
         self.acts_in_steps = self.selects or "decode" in stages
         if self.selects:
             self.options["record_reads"] = True
 
     def pads_of(self, batch: int, columns: int) -> np.ndarray:
-        """Returns how many of so many columns are padding on the left, [batch]."""
+        """Returns how many of the columns are padding on the left, [batch]."""
         if self._mask is None:
             return np.zeros(batch, np.int64)
         if self._mask.shape[0] != batch or self._mask.shape[1] < columns:
@@ -452,8 +452,8 @@ PIPELINE_REGISTRY.register_pipeline("kvcull-text-generation", pipeline_class=Que
 def open_model(model: Any, tokenizer: Any = None, engine: Optional[Engine] = None, **options: Any) -> Model:
     """Opens a model of transformers that is in memory, with its tokenizer, as a `kvcull.Model`.
 
-    The weights pass through a temporary folder, which is deleted as soon as the library has mapped its files. It is
-    in memory where the system has /dev/shm. engine, options: as in `kvcull.Model`.
+    The weights are written to a temporary folder, which is deleted as soon as the library has mapped its files. If the
+    system has /dev/shm, the folder is in memory. engine, options: as in `kvcull.Model`.
     """
     shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="kvcull-", dir=shared) as folder:

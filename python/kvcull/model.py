@@ -63,11 +63,11 @@ class ModelInfo:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes that a session would need, without scratch memory. `exact`: the session will count exactly these bytes;
-    otherwise they are upper limits.
+    """Bytes that a session would need, without scratch memory. If `exact` is true, the session will hold exactly these
+    bytes; otherwise they are upper limits.
 
-    entries: entries of the longest head after the prompt and the generated tokens. all_entries: those of all lists,
-    whose number is `lists`. cache_bytes, state_bytes: bytes at that time.
+    entries: entries of the longest head after the prompt and the generated tokens. all_entries: entries of all lists
+    together; lists: number of lists. cache_bytes, state_bytes: bytes at that time.
     peak_bytes: peak of cache and state, including the prompt. prompt_peak_bytes: peak during the prompt. hidden_bytes:
     the prompt's hidden states, which are counted separately.
     """
@@ -141,7 +141,8 @@ class Model(Closing):
         return ffi.buffer(text[0], size[0])[:].decode("utf-8", "replace")
 
     def token_bytes(self, token: int, first: bool = False) -> bytes:
-        """Returns the bytes that a token adds to a text, which may be part of a character. first: it begins the text.
+        """Returns the bytes that a token adds to a text. They may be a part of a character. first: the token begins the
+        text.
         """
         size = ffi.new("size_t *")
         capacity = 64
@@ -162,10 +163,10 @@ class Model(Closing):
         """Renders a conversation with a chat template.
 
         messages: {"role": ..., "content": ...} and whatever else the template reads, such as "tool_calls". template:
-        the name of a built-in template (`chat_templates`) or of one of the model's. None: the model's own; of several,
-        "tool_use" if there are tools, else "default". tools, documents: lists. variables: further variables of the
-        template, such as {"enable_thinking": False}. date: the date given to the template, such as "2025-06-30".
-        answer: appends the opening of the assistant's turn. special_content is used by `chat_tokens`.
+        the name of a built-in template (`chat_templates`) or of one of the model's. None: the model's own template; if
+        it has several, "tool_use" if there are tools, else "default". tools, documents: lists. variables: further
+        variables of the template, such as {"enable_thinking": False}. date: the date given to the template, such as
+        "2025-06-30". answer: appends the opening of the assistant's turn. special_content is used by `chat_tokens`.
         """
         options, _keep = self._chat_options(messages, template, tools, documents, variables, date, answer,
                                             special_content)
@@ -176,7 +177,7 @@ class Model(Closing):
 
     def _chat_options(self, messages, template=None, tools=None, documents=None, variables=None, date=None, answer=True,
                       special_content=False):
-        """Returns struct kvc_chat_options, and the objects that must live as long."""
+        """Returns struct kvc_chat_options, and the objects that must live as long as it does."""
         options = ffi.new("struct kvc_chat_options *")
         lib.kvc_chat_defaults(options)
         keep = [_json(list(messages), "messages"), _json(tools, "tools"), _json(documents, "documents"),
@@ -251,7 +252,7 @@ def shapes() -> List[Tuple[str, str]]:
 
 
 def make_model(shape: str, path: Path, type: str = "f16", seed: int = 0) -> str:
-    """Writes a GGUF file with random weights. Returns a note if some matrices got another type, or ""."""
+    """Writes a GGUF file with random weights. Returns a note if some matrices got another type, otherwise ""."""
     error = ffi.new("struct kvc_error *")
     _library.raise_for(lib.kvc_make_model(c_text(shape, "shape"), _library.weight_type(type), seed, path_bytes(path), error),
                        error)
@@ -259,7 +260,8 @@ def make_model(shape: str, path: Path, type: str = "f16", seed: int = 0) -> str:
 
 
 def convert(source: Path, path: Path, type: str) -> str:
-    """Writes a model in another type: as a GGUF file, or as a folder if path ends in "/". Returns a note, or ""."""
+    """Writes a model in another type: as a GGUF file, or as a folder if path ends in "/". Returns a note if some
+    matrices got another type, otherwise ""."""
     error = ffi.new("struct kvc_error *")
     _library.raise_for(lib.kvc_convert(path_bytes(source), path_bytes(path), _library.weight_type(type), error), error)
     return _library.text_of(error.text)

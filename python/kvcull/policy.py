@@ -6,7 +6,8 @@
     policy.methods()              # all methods, as data
 
 Hyphens in the names of methods become underscores. An option whose name is a Python keyword gets a trailing underscore
-(lambda_). A budget is a number of tokens, or a share of the prompt: 0.1 or "10%". A list as a value is joined with "/".
+(lambda_). A budget is a number of tokens, or a fraction of the prompt: 0.1 or "10%". A list as a value is joined with
+"/".
 """
 from __future__ import annotations
 
@@ -118,7 +119,7 @@ def methods() -> Dict[str, Method]:
     if not _known:
         from .engine import Engine
         found, common = {}, option_rows(lib.kvc_common_options())
-        engine = Engine("ref", threads=1)  # used only here, so no gate is needed
+        engine = Engine("ref", threads=1)  # this engine is used only here, so no gate is needed
         row = lib.kvc_policy(engine._handle.pointer, 0)
         while row:
             texts = {text: text_of(getattr(row, text)) for text in _TEXTS}

@@ -1,4 +1,5 @@
-"""Replays: run a policy on given queries, keys and values, without a model. `compress` does so for a layer's tensors.
+"""Replays: run a policy on given queries, keys and values, without a model. `compress` does this for the tensors of one
+layer or several.
 """
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class Replay(Closing):
 
     layers, heads, kv_heads, head_size: L, H, H_kv, d. policy, cache_type, chunk, seed, memory_limit, expected and
     record_reads: as in `kvcull.Session`, except that entries are f32 by default. windows [L]: sliding windows, 0: none.
-    cap: of the scores, cap * tanh(score / cap); 0: none. sinks [L, H]: attention sinks. All rows are float32; keys and
+    cap: scores become cap * tanh(score / cap); 0: no cap. sinks [L, H]: attention sinks. All rows are float32; keys and
     queries are after RoPE.
     """
 
@@ -80,14 +81,15 @@ class Replay(Closing):
         return layer
 
     def on_chunk(self, function: Optional[Callable[[int], object]]) -> None:
-        """Calls function(chunk) when a chunk of a chunk method has passed all layers. None: stops calling."""
+        """Calls function(chunk) when a chunk has passed all layers, if a method reads the prompt in chunks. None: stops
+        calling."""
         made = ffi.NULL
         if function is not None:
             def call(_user, chunk):
                 function(chunk)
                 return 0
             made = self._handle.gate.function("kvc_chunk_fn *", call, 1)
-        self._handle.watching = self._handle.watching, made  # keeps both until the library has switched
+        self._handle.watching = self._handle.watching, made  # keeps both functions until the library has switched
         self._handle.gate.call(lib.kvc_replay_on_chunk, self._handle, made, ffi.NULL)
         self._handle.watching = made
 
@@ -95,7 +97,8 @@ class Replay(Closing):
         """Processes one layer of the prompt: q [rows, H, d], k and v [rows, H_kv, d]. Returns the attention [rows, H,
         d].
 
-        Call it once for each layer, ascending. With a chunk method, the call for the last layer fills all results.
+        Call it once for each layer, ascending. If a method reads the prompt in chunks, the results of all layers are
+        set by the call for the last layer.
         """
         arrays = [_rows(q, self.heads, self.head_size, "q"), _rows(k, self.kv_heads, self.head_size, "k"),
                   _rows(v, self.kv_heads, self.head_size, "v")]
@@ -112,7 +115,8 @@ class Replay(Closing):
         return arrays[3]
 
     def pseudo(self, layer: int, q, k) -> None:
-        """Adds the pseudo rows of dapq and kvzip, before the layer's prompt: q [rows, H, d], k [rows, H_kv, d]."""
+        """Adds the pseudo rows of the methods dapq and kvzip. Call it before the layer's prompt: q [rows, H, d], k
+        [rows, H_kv, d]."""
         arrays = [_rows(q, self.heads, self.head_size, "pseudo q"), _rows(k, self.kv_heads, self.head_size, "pseudo k")]
         if len(arrays[0]) != len(arrays[1]):
             raise _library.of_status(lib.KVC_USAGE, f"pseudo: {len(arrays[0])} and {len(arrays[1])} rows; must be "
@@ -122,15 +126,15 @@ class Replay(Closing):
                           len(arrays[0]))
 
     def probe(self, layer: int, chunk: int, q) -> None:
-        """Adds the probe of the method `take` for one chunk (not for the last), before the layer's prompt: q [rows, H,
-        d]."""
+        """Adds the probe of the method `take` for one chunk, except the last. Call it before the layer's prompt: q
+        [rows, H, d]."""
         array = _rows(q, self.heads, self.head_size, "probe q")
         self._kept.append(array)
         self.engine._call(lib.kvc_replay_probe, self._handle, self._layer(layer), chunk, _floats(array), len(array))
 
     def step(self, layer: int, q, k, v) -> np.ndarray:
-        """Processes one layer of a decode step: q [H, d], k and v [H_kv, d]. All layers, ascending, come before the
-        next step.
+        """Processes one layer of a decode step: q [H, d], k and v [H_kv, d]. Call it for all layers, ascending, before
+        the next step.
 
         Returns the attention [H, d].
         """
@@ -177,7 +181,8 @@ def replay(q, k, v, policy, prompt: int = 0, *, engine: Optional[Engine] = None,
            **options) -> List[Step]:
     """Runs a policy on arrays of all layers, q [L, T, H, d], k and v [L, T, H_kv, d]. Equivalent to `kvcull replay`.
 
-    Rows below `prompt` are the prompt, and each later row is a decode step. 0: all rows are the prompt.
+    The first `prompt` rows are the prompt, and each later row is a decode step. If `prompt` is 0, all rows are the
+    prompt.
     """
     q, k, v = (np.ascontiguousarray(array, np.float32) for array in (q, k, v))
     if q.ndim != 4 or k.ndim != 4 or k.shape != v.shape or q.shape[:2] != k.shape[:2] or q.shape[3] != k.shape[3]:
@@ -242,7 +247,7 @@ class Kept(List[List[np.ndarray]]):
                                                     "they must keep equally many")
         index = np.array(self, np.int64)[..., None]
         if hasattr(tensor, "detach"):
-            import torch  # installed, because the tensor is from torch
+            import torch  # torch is installed, because the tensor is from torch
             places = torch.from_numpy(index).to(tensor.device)
             return tensor.gather(2, places.expand(*places.shape[:3], tensor.shape[3]))
         return np.take_along_axis(np.asarray(tensor), index, 2)
@@ -251,8 +256,8 @@ class Kept(List[List[np.ndarray]]):
 #: A tensor of numpy or torch, or those of several layers.
 Tensors = Union[np.ndarray, "torch.Tensor", Sequence[Union[np.ndarray, "torch.Tensor"]]]
 
-#: How many of a prompt's last queries a method looks at; a name: the option that says so. Methods that are not here look
-#: at all. A scorer other than snapkv looks at all, too.
+#: How many of a prompt's last queries a method uses; a name is the option that gives the number. Methods that are not
+#: here use all. A scorer other than snapkv uses all, too.
 QUERIES: Dict[str, Union[int, str]] = {
     "full": 0, "window": 0, "streaming": 0, "random": 0, "knorm": 0, "keydiff": 0, "lagkv": 0, "snapkv-decode": 0, "rkv": 0,
     "quest": 0, "sparq": 0, "hsa": 0, "topk": 0, "rocketkv-mt": 0, "tova": 1, "scissorhands": "history",
@@ -262,7 +267,7 @@ QUERIES: Dict[str, Union[int, str]] = {
 
 
 def queries_read(policy) -> Optional[int]:
-    """Returns how many of a prompt's last queries a policy looks at: 0 for none, None for all."""
+    """Returns how many of a prompt's last queries a policy uses: 0 for none, None for all."""
     from .policy import methods
     most = 0
     for part in str(policy).split("+"):
@@ -282,7 +287,7 @@ def queries_read(policy) -> Optional[int]:
 
 
 def _all_queries(queries, policy, keys: Sequence[np.ndarray]) -> List[np.ndarray]:
-    """Returns queries of all rows. The caller may leave out those at which the policy does not look."""
+    """Returns queries of all rows. The caller may leave out those that the policy does not use."""
     read = queries_read(policy)
     if queries is None:
         if read != 0:
@@ -306,12 +311,12 @@ def compress(keys: Tensors, values: Tensors, queries: Optional[Tensors], policy:
     """Returns what a policy keeps of a layer of a transformers model: a `Kept`, the positions [batch][KV head].
 
     keys, values [batch, H_kv, n, d] and queries [batch, H, n, d]: tensors of a prompt after RoPE, of numpy or torch, of
-    any type. queries may be the last ones only, as many as the policy looks at (snapkv: its window, by default 32), and
-    None if it looks at none (knorm). For methods that use several layers, pass lists of such tensors, or arrays with the
-    layers in front; the result is then a list, too. policy: a
-    text, or from `kvcull.policy`. pseudo: (queries, keys) added by dapq and kvzip, [batch, H or H_kv, m, d]. probes:
-    for the method take, one tensor [batch, H, p, d] for each chunk except the last. For several layers, pseudo and
-    probes are lists. options: see `Replay`. Each sample of the batch is compressed separately.
+    any type. queries may be only the last ones, as many as the policy uses (snapkv: its window, by default 32), or None
+    if it uses none (knorm). For methods that use several layers, pass lists of such tensors, or arrays with the layers
+    in front; the result is then a list, too. policy: a text, or from `kvcull.policy`. pseudo: (queries, keys) added by
+    dapq and kvzip, [batch, H or H_kv, m, d]. probes: for the method take, one tensor [batch, H, p, d] for each chunk
+    except the last. For several layers, pseudo and probes are lists. options: see `Replay`. Each sample of the batch is
+    compressed separately.
     """
     several = isinstance(keys, (list, tuple)) or getattr(keys, "ndim", 4) == 5
 

@@ -75,8 +75,8 @@ class Sampler(Closing):
         self._handle.gate.call(lib.kvc_sampler_accept, self._handle, token)
 
     def sample(self, logits: np.ndarray) -> int:
-        """Draws the next token from logits [vocab], float32, and adds it to the penalties' history. Returns -1 if no
-        token keeps the answer within the grammar."""
+        """Draws the next token from logits [vocab], float32, and adds it to the history for penalties. Returns -1 if
+        the grammar allows no token."""
         array = np.ascontiguousarray(logits, np.float32)
         if array.shape != (self.vocab,):
             raise _library.of_status(lib.KVC_USAGE, f"logits {list(array.shape)}: must be [{self.vocab}]")

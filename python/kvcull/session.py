@@ -22,10 +22,10 @@ Tokens = Union[str, Sequence[int], np.ndarray]
 class Stats:
     """A session's counters. Sizes are in bytes, counts in tokens or entries; see struct kvc_session_stats.
 
-    entries: entries in all layers and heads; entries_most: in the longest head; entry_bytes: a key and a value.
-    cache_bytes, state_bytes: current bytes; peak_bytes: peak of both since the session was opened; prompt_peak_bytes:
-    peak during the last prompt; full_bytes: bytes that the method full would hold. read_bytes: cache bytes that decode
-    steps have read; select_bytes: the part of them that was read to select entries.
+    entries: number of entries in all layers and heads; entries_most: number in the longest head; entry_bytes: a key and
+    a value. cache_bytes, state_bytes: current bytes; peak_bytes: peak of both since the session was opened;
+    prompt_peak_bytes: peak during the last prompt; full_bytes: bytes that the method `full` would hold. read_bytes:
+    cache bytes that decode steps have read; select_bytes: the part of them that was read to select entries.
     """
 
     tokens: int
@@ -89,10 +89,10 @@ class Session(Closing):
     """A conversation with a model.
 
     policy: a text ("snapkv:budget=512"), or from `kvcull.policy`; None: full. cache_type: type of keys and values,
-    such as "f16", "q4h" or "k=q8_0,v=q4h". chunk: rows of a prompt computed together; does not change results. context: tokens that the caller will
-    use; longrope models choose their factors by it. seed: for methods that draw at random. memory_limit: most bytes of
-    cache and state, 0: no limit. expected: tokens to be generated after each prompt, which some methods use.
-    record_reads: records which entries steps read, for `reads`.
+    such as "f16", "q4h" or "k=q8_0,v=q4h". chunk: rows of a prompt computed together; does not change results. context:
+    number of tokens that the caller will use; longrope models choose their factors by it. seed: for methods that draw
+    at random. memory_limit: largest number of bytes of cache and state; 0: no limit. expected: tokens to be generated
+    after each prompt, which some methods use. record_reads: records which entries steps read, for `reads`.
     """
 
     def __init__(self, model: Model, policy: Union[str, Policy, None] = None, *, cache_type: str = "f16", chunk: int = 0, context: int = 0,
@@ -110,8 +110,8 @@ class Session(Closing):
     # ---- computing ----
 
     def _settle(self) -> None:
-        """Adopts the result of the last prompt or step. An interrupt may occur directly after the library's call and at
-        any point of this function; calling it again then completes the work."""
+        """Stores the result of the last prompt or step. An interrupt may occur right after the library's call or at any
+        point of this function; another call of this function then completes the work."""
         computed = self._computed
         if computed is not None:
             if computed.done():
@@ -132,9 +132,9 @@ class Session(Closing):
         """Processes the prompt of one turn: token ids or a text. Returns the logits of its last token, float32 [vocab].
 
         rows(row, logits [vocab]) is called for each row in order, with its own array. progress(done, total) is called
-        from time to time; it counts rows times layers. Exceptions of both are raised here. So is KeyboardInterrupt,
-        between two parts of a layer. After any error the session must be closed. If the session has not yet read the
-        last token of an answer, that token is processed first.
+        from time to time; it counts rows times layers. Exceptions that the two raise are raised here, and so is
+        KeyboardInterrupt, between two parts of a layer. After any error, the session must be closed. If the session has
+        not yet read the last token of an answer, that token is processed first.
         """
         ids = self._tokens(tokens)
         ids = np.concatenate([np.array(self._pending, np.int32), ids])
@@ -184,14 +184,14 @@ class Session(Closing):
         """Returns an iterator over an answer's pieces (`kvcull.Piece`), which are computed on demand.
 
         prompt: token ids or a text to process first; None: the answer continues from the session's contents. tokens:
-        most tokens to generate. stop: texts that end the answer; they are not part of it. ignore_end: the model's end
-        token does not end the answer; no effect with a grammar. first: the answer begins a text, so a leading space
-        is removed. sampling: the options of `kvcull.Sampler`, or sampler= with an object that may serve several turns.
-        temperature=0 takes the most likely token.
+        largest number of tokens to generate. stop: texts that end the answer; they are not part of it. ignore_end: the
+        model's end token does not end the answer; no effect with a grammar. first: the answer begins a text, so a
+        leading space is removed. sampling: the options of `kvcull.Sampler`; or pass sampler=, an object that may serve
+        several turns. temperature=0 takes the most likely token.
 
         One of these restricts the answer: regex, a PCRE2 regular expression; json_schema, a dictionary or its text;
-        grammar, a `kvcull.Grammar` or the text of a GBNF grammar. The model can then end only a complete answer. Any
-        reason but "end of turn" may leave it incomplete; "grammar": no token could continue it.
+        grammar, a `kvcull.Grammar` or the text of a GBNF grammar. The model can then end only a complete answer. If the
+        reason is not "end of turn", the answer may be incomplete; "grammar" means that no token could continue it.
         """
         forms = {"regex": regex, "schema": json_schema, "gbnf": None if isinstance(grammar, Grammar) else grammar}
         forms = {name: form for name, form in forms.items() if form is not None}
@@ -218,7 +218,8 @@ class Session(Closing):
         return self.generate(prompt, **options).finish()
 
     def fork(self) -> "Session":
-        """Returns a copy of the session. Both continue independently, with the bits that one session would compute."""
+        """Returns a copy of the session. Both continue independently, with results that are bit-identical to those of a
+        single session."""
         self._settle()
         copy = object.__new__(type(self))
         copy.model, copy.policy, copy._logits = self.model, self.policy, self._logits
@@ -255,14 +256,14 @@ class Session(Closing):
     def watch(self, function: Optional[Callable[[int, np.ndarray], object]]) -> None:
         """Calls function(layer, output [H, d]) in every decode step, layer by layer. None: stops calling.
 
-        output: the attention's output, float32, in a new array.
+        output: the output of attention, float32, in a new array.
         """
         info, made = self.model.info, ffi.NULL
         if function is not None:
             def call(_user, layer, output):
                 function(layer, _copy(output, info.heads * info.head_size).reshape(info.heads, info.head_size))
             made = self._handle.gate.function("kvc_output_fn *", call)
-        self._handle.watching = self._handle.watching, made  # keeps both until the library has switched
+        self._handle.watching = self._handle.watching, made  # keeps both functions until the library has switched
         self.model.engine._call(lib.kvc_session_watch, self._handle, made, ffi.NULL)
         self._handle.watching = made
 
@@ -294,8 +295,8 @@ def decode(sessions: Sequence[Session], tokens: Union[Sequence[int], np.ndarray]
 
 
 def _together(sessions, logits, turns) -> Any:
-    """Records that several sessions compute now, each with one row of the logits. Returns the array in which the
-    library stores each session's status, enum kvc_status [sessions]."""
+    """Records that several sessions now compute together and that each has one row of the logits. Returns the array in
+    which the library stores each session's status, enum kvc_status [sessions]."""
     statuses = ffi.new("enum kvc_status[]", [lib.KVC_RESOURCE] * len(sessions))
     for i, (session, row, turn) in enumerate(zip(sessions, logits, turns)):
         session._settle()
@@ -317,7 +318,8 @@ def _step(sessions, tokens):
 
 
 def prompt_many(sessions: Sequence[Session], tokens: Tokens) -> np.ndarray:
-    """Processes the same prompt in several sessions of one model. It is computed once where their methods allow it.
+    """Processes the same prompt in several sessions of one model. If their methods allow it, the prompt is computed
+    only once.
 
     Returns the logits of its last token for each session, float32 [sessions, vocab]. Each is what `prompt` alone would
     return.

@@ -1,4 +1,5 @@
-"""kvcull.eval: benchmarks under any policy, scored by libraries and the benchmarks' own rules, with figures.
+"""kvcull.eval: runs benchmarks with any policy. Libraries and the benchmarks' own rules score the answers, and reports
+have figures.
 
     python -m kvcull.eval list
     python -m kvcull.eval run longbench/hotpotqa -m MODEL --data LongBench --kv full --kv snapkv:budget=512 --length 8192

@@ -30,7 +30,7 @@ def _count(text: str) -> int:
 
 
 class _Progress:
-    """Shows lines about the progress: each on a terminal, elsewhere one in half a minute."""
+    """Shows lines about the progress: on a terminal every line, elsewhere one line every half minute."""
 
     def __init__(self) -> None:
         self.terminal, self.next = sys.stderr.isatty(), time.monotonic() + 30
@@ -68,7 +68,7 @@ RANKS = (("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZ
 
 
 def _rank() -> Tuple[int, int]:
-    """Returns the number of this process of mpirun or srun, and of all."""
+    """Returns the number of this process among those that mpirun or srun started, and how many these are."""
     for rank, size in RANKS:
         if rank in os.environ and size in os.environ:
             return int(os.environ[rank]), int(os.environ[size])
@@ -150,7 +150,7 @@ def _run(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     tasks = task.choose(options.tasks)
     _writable(options.report)
     if options.report:
-        from . import report  # before hours of work: says if matplotlib is missing
+        from . import report  # fails before hours of work if matplotlib is missing
         report.needed()
     shard, out = options.shard or (0, 1), options.out
     if options.ranks:
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str]) -> int:
     except (KvcullError, ImportError) as error:
         print(f"kvcull.eval: {error}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 1
-    except BrokenPipeError:  # the reader of the output, such as head, has ended
+    except BrokenPipeError:  # the program that reads the output, such as head, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:

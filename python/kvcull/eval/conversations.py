@@ -1,5 +1,6 @@
 """Several questions about one text: SCBench (github.com/microsoft/MInference, scbench) and LooGLE
-(github.com/bigai-nlco/LooGLE). Their prompts are parts of their programs; those here are new, with the same structure."""
+(github.com/bigai-nlco/LooGLE). Their own prompts are parts of their programs. The prompts here are new and have the
+same structure."""
 from __future__ import annotations
 
 import ast
@@ -46,7 +47,7 @@ def _summary_or_key(question: Question, answer: str) -> float:
 
 @dataclass(frozen=True)
 class _Set:
-    """A set of SCBench. ahead: before the text. ask: a question, with {input}."""
+    """A set of SCBench. ahead: what comes before the text. ask: a question, with the field {input}."""
 
     name: str
     about: str
@@ -95,7 +96,7 @@ class ScBench(Task):
         if options and answers[0] in options:
             answers = [answers[0], "ABCDEFGH"[options.index(answers[0])]]
         fields, more = {"input": turn.text("input")}, {}
-        if "{wanted}" in self.made.ask:  # "The second largest number is", with which the question ends
+        if "{wanted}" in self.made.ask:  # such as "The second largest number is", with which the question ends
             found = re.search(r"(The .+) is", fields["input"])
             if not found:
                 raise turn.wrong("input", 'a text with "The ... is" in it')
@@ -156,7 +157,7 @@ class Loogle(Task):
 
 
 class LoogleCloze(Loogle):
-    """The set of LooGLE in which names are masked: "A" is an object of the masks and their names."""
+    """The set of LooGLE in which names are masked: "A" is an object that maps the masks to their names."""
 
     ahead = ("In a summary of this text, names of persons, places and organizations are replaced by masks such as "
              "'<mask-0>'; equal masks stand for equal names. Answer with an object like {'<mask-0>': 'Ada', '<mask-1>': "

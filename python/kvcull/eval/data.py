@@ -1,4 +1,4 @@
-"""The user's files: records that are checked when they are read, and prompts with fields.
+"""Reads the user's files, checks their records, and fills prompts that have fields.
 
 An error names the file, the line, the field and what would be right.
 """
@@ -18,7 +18,8 @@ KINDS = {str: "a text", int: "a number", float: "a number", bool: "true or false
 
 
 class Row(Dict[str, Any]):
-    """A record of a file, and its place. The methods return a field, or raise InputError if it is of another kind."""
+    """A record of a file, and its place. The methods return a field, or raise InputError if the field has another
+    type."""
 
     def __init__(self, values: Mapping[str, Any], where: str, index: int = 0):
         super().__init__(values)
@@ -33,14 +34,15 @@ class Row(Dict[str, Any]):
         return InputError(f'{self.where}: "{field}" is {kind}; it must be {must}')
 
     def text(self, field: str, empty: bool = False) -> str:
-        """Returns a text; empty: it may be empty."""
+        """Returns a field that is a text. empty: the text may be empty."""
         value = self.get(field)
         if not isinstance(value, str) or (not value and not empty):
             raise self.wrong(field, "a text" if empty else "a text with at least one character")
         return value
 
     def texts(self, field: str, least: int = 1, single: bool = False) -> List[str]:
-        """Returns a list of at least so many texts, none empty. single: one text instead of a list will do."""
+        """Returns a field that is a list of at least `least` texts, none of them empty. single: a text instead of a
+        list is also accepted."""
         value = self.get(field)
         if single and isinstance(value, str) and value:
             return [value]
@@ -49,14 +51,14 @@ class Row(Dict[str, Any]):
         return value
 
     def objects(self, field: str, least: int = 1) -> List["Row"]:
-        """Returns a list of at least so many objects."""
+        """Returns a field that is a list of at least `least` objects."""
         value = self.get(field)
         if not isinstance(value, list) or len(value) < least or not all(isinstance(one, dict) for one in value):
             raise self.wrong(field, f"a list of objects, at least {least}")
         return [Row(one, f"{self.where}: {field}[{i}]", self.index) for i, one in enumerate(value)]
 
     def number(self, field: str, least: int, most: int) -> int:
-        """Returns a whole number within bounds."""
+        """Returns a field that is a whole number from `least` to `most`."""
         value = self.get(field)
         if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
             raise self.wrong(field, f"a whole number from {least} to {most}")
@@ -90,11 +92,11 @@ class Folder:
         return self._hash.hexdigest()[:16]
 
     def find(self, *names: str) -> Optional[Path]:
-        """Returns the first of these files that exists; None: none does."""
+        """Returns the first of these files that exists, or None if none does."""
         return next((self.path / name for name in names if (self.path / name).exists()), None)
 
     def file(self, *names: str) -> Path:
-        """The same, but raises InputError if none exists."""
+        """Like `find`, but raises InputError if none exists."""
         found = self.find(*names)
         if found is None:
             raise InputError(f"{self.path}: does not contain {' or '.join(names)}" if self.path.exists() else
@@ -102,7 +104,7 @@ class Folder:
         return found
 
     def text(self, *names: str, most: int = 1 << 20) -> str:
-        """Returns the text of the first of these files, of at most so many bytes."""
+        """Returns the text of the first of these files. It may have at most `most` bytes."""
         path = self.file(*names)
         try:
             raw = path.read_bytes()
@@ -153,9 +155,9 @@ class Folder:
 
 
 def fill(template: str, split: str, **fields: str) -> Tuple[str, str]:
-    """Fills a template like str.format, and returns the part up to the end of the field `split`, and the rest.
+    """Fills a template like str.format. Returns two parts: up to the end of the field `split`, and the rest.
 
-    {{ and }} are braces; fields may occur several times, but the template is divided at the first `split`.
+    {{ and }} are braces. Fields may occur several times; the template is divided at the first `split`.
     """
     parts: List[str] = []
     divided = None

@@ -1,6 +1,7 @@
 """Figures of results, drawn by matplotlib: scores against compression ratio, bytes and length, and maps over depth.
 
-Every mark has its number of samples and a 95 % interval, every line its name. Each figure is also a table.
+Every mark has a number of samples and a 95 % interval, and every line has a name. Each figure is also available as a
+table.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def pyplot():
 
 @dataclass
 class Figure:
-    """A figure and its numbers. name: of its files. draw(plt): returns the matplotlib figure."""
+    """A figure and its numbers. name: name of its files. draw(plt): returns the matplotlib figure."""
 
     name: str
     title: str
@@ -58,7 +59,7 @@ class Figure:
 
 
 def spread(places: Sequence[float], gap: float) -> List[float]:
-    """Moves places apart until they are at least `gap` from each other, in their order and near their means."""
+    """Returns places at least `gap` apart: spreads those that are too close around their mean, in their order."""
     order = sorted(range(len(places)), key=lambda i: places[i])
     groups: List[List[int]] = []
     centres: List[float] = []
@@ -76,7 +77,8 @@ def spread(places: Sequence[float], gap: float) -> List[float]:
 
 
 def _name_lines(axes, ends: Sequence[Tuple[str, Optional[float], float, str]], most: float = 0.062) -> None:
-    """Writes names to the right of the axes, each with a thin line to the last mark of its line; None: to the side."""
+    """Writes names to the right of the axes. A thin line leads from each name to the last mark of its line or, if that
+    is None, to the edge."""
     if not ends:
         return
     low, high = axes.get_ylim()
@@ -99,7 +101,7 @@ def _colours(found: Sequence[Cell]) -> Dict[str, str]:
 
 
 def _marks(axes, xs: Sequence[float], marks: Sequence[Cell], each: bool, **style: Any) -> None:
-    """Draws marks with faint intervals; each: with the number of samples at every mark."""
+    """Draws marks with faint intervals. each: every mark shows its number of samples."""
     errors = [[max(0.0, one.score - one.low) for one in marks], [max(0.0, one.high - one.score) for one in marks]]
     _line, caps, bars = axes.errorbar(xs, [one.score for one in marks], yerr=errors, ms=4, lw=1.4, elinewidth=0.8,
                                       capsize=2, zorder=3, **style)
@@ -111,7 +113,8 @@ def _marks(axes, xs: Sequence[float], marks: Sequence[Cell], each: bool, **style
 
 
 def _note_n(found: Sequence[Cell]) -> str:
-    """If all marks have as many samples, returns what the axis says about it: marks need no number of their own."""
+    """If all marks have the same number of samples, returns a text about it for the axis, because marks then need no
+    numbers."""
     counts = {one.n for one in found}
     return f" (n = {counts.pop()} at every mark)" if len(counts) == 1 else ""
 
@@ -124,7 +127,7 @@ def _limits(axes, found: Sequence[Cell]) -> None:
 
 def _lines(axes, found: Sequence[Cell], place: Callable[[Cell], Optional[float]], colours: Mapping[str, str],
            label: str) -> None:
-    """Draws a line for each method; that of the method full goes from side to side."""
+    """Draws a line for each method. The line of the method `full` goes from one side to the other."""
     ends: List[Tuple[str, Optional[float], float, str]] = []
     note = _note_n(found)
     _limits(axes, found)
@@ -150,7 +153,7 @@ def _panels(plt, panels: Sequence[Tuple[str, Callable[[Any], None]]], across: in
     down = -(-len(panels) // across)
     figure, grid = plt.subplots(down, across, figsize=(4.6 * across, high * down + 0.25), squeeze=False,
                                 layout="constrained")
-    bottom = 0.12 / (high * down + 0.25)  # room for the line below
+    bottom = 0.12 / (high * down + 0.25)  # leaves room for the text below
     figure.get_layout_engine().set(rect=(0, bottom, 1, 1 - bottom))
     for axes, (title, draw) in zip(grid.flat, panels):
         draw(axes)
@@ -207,7 +210,7 @@ def _over_lengths(found: List[Cell]) -> Figure:
             for number, kv in enumerate(policies):
                 marks = sorted((one for one in some if one.kv == kv), key=lambda one: one.length)
                 colour = colours[method_of(kv)]
-                shade = 2 ** (0.12 * (number / max(1, len(policies) - 1) - 0.5))  # apart, so that intervals are seen
+                shade = 2 ** (0.12 * (number / max(1, len(policies) - 1) - 0.5))  # apart, so that intervals stay visible
                 xs = [one.length * shade for one in marks]
                 _marks(axes, xs, marks, not note, color=colour, marker="os^Dv"[number % 5])
                 ends.append((kv, xs[-1], marks[-1].score, colour))
@@ -226,7 +229,8 @@ def _over_lengths(found: List[Cell]) -> Figure:
 
 
 def _depth_map(records: Sequence[Mapping[str, Any]], task: str, number: int) -> Figure:
-    """Returns the maps of one task: a panel for each policy and way to ask, the score of each depth and length."""
+    """Returns the maps of one task. Each policy and question mode has a panel with the scores for each depth and
+    length."""
     found: Dict[Tuple[str, str], Dict[Tuple[float, int], List[float]]] = {}
     for one in records:
         if one["task"] == task and one.get("depth") is not None:
@@ -265,7 +269,7 @@ def _depth_map(records: Sequence[Mapping[str, Any]], task: str, number: int) -> 
 
 
 def _over_tasks(found: List[Cell]) -> Figure:
-    """Returns the scores of all tasks as marks beside each other, with a row for each task."""
+    """Returns a figure with the scores of all tasks as marks side by side, with a row for each task."""
     colours = _colours(found)
     keys = list(dict.fromkeys((one.length, one.question) for one in found))
     tasks = list(dict.fromkeys(one.task for one in found))
@@ -298,7 +302,7 @@ def _over_tasks(found: List[Cell]) -> Figure:
                                                     high=0.8 + 0.16 * len(tasks) * max(2, len(policies))))
 
 
-MOST_TASKS = 2  # more have panels of their mean only, and a figure by task
+MOST_TASKS = 2  # with more tasks, panels show only their mean, and another figure shows each task
 
 
 def figures(records: Sequence[Mapping[str, Any]]) -> List[Figure]:

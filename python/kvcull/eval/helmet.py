@@ -1,5 +1,6 @@
-"""HELMET's sets that are files and have automatic scores (github.com/princeton-nlp/HELMET). Its prompts are part of its
-program; those here are new, with the same structure: two examples, the text, the question."""
+"""the sets of HELMET whose data are files and that have automatic scores (github.com/princeton-nlp/HELMET). HELMET's
+own prompts are part of its program. The prompts here are new and have the same structure: two examples, the text, the
+question."""
 from __future__ import annotations
 
 from typing import Callable, Iterator, List, Sequence
@@ -12,7 +13,8 @@ EXAMPLES = 2
 
 
 def sized(pattern: str, sizes: Sequence[int], length: int) -> str:
-    """Returns the file for the longest of 8192, 16384 ... tokens that does not exceed the length, or the shortest."""
+    """Returns the file for the largest of the sizes (8192, 16384, ... tokens) that does not exceed the length, or else
+    for the smallest."""
     step = max([i for i in range(len(sizes)) if 8192 << i <= length], default=0)
     return pattern.replace("#", str(sizes[step]))
 
@@ -39,7 +41,7 @@ def label_of(passage: Row) -> int:
 
 
 def ranking(row: Row) -> str:
-    """Returns the ids by descending relevance; equal ones keep their order."""
+    """Returns the ids by descending relevance. Ids with equal relevance keep their order."""
     return " > ".join(one.text("id") for one in sorted(row.objects("ctxs"), key=lambda one: -label_of(one)))
 
 
@@ -56,7 +58,7 @@ class Helmet(Task):
     group = "helmet"
     template = False
     sizes: Sequence[int] = (50, 105, 220, 440, 1000)
-    line = True  # only the answer's first line counts
+    line = True  # only the first line of the answer is scored
 
     def __init__(self, name: str, about: str, tokens: int, file: str, demos: str = ""):
         self.name, self.about, self.tokens, self.file, self.demos = f"helmet/{name}", about, tokens, file, demos

@@ -1,5 +1,5 @@
-"""InfiniteBench (github.com/OpenBMB/InfiniteBench). Its prompts are part of its program; those here are new, with the
-structure of its prompts for base models."""
+"""InfiniteBench (github.com/OpenBMB/InfiniteBench). Its own prompts are part of its program. The prompts here are new
+and have the structure of its prompts for base models."""
 from __future__ import annotations
 
 import re
@@ -40,7 +40,7 @@ def _no_fields(_row: Row, answers: List[str]) -> Dict[str, str]:
 
 
 def _options(row: Row, answers: List[str]) -> Dict[str, str]:
-    """Returns the options, and completes the answers: an option's text and its letter."""
+    """Returns the options, and adds to the answers, so that they are the right option's text and its letter."""
     options = row.texts("options", 4)
     if len(answers) > 1 and not re.fullmatch("[A-D]", answers[1]):
         raise row.wrong("answer", "one of the options, optionally with its letter")

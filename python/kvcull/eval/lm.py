@@ -1,4 +1,5 @@
-"""A provider for lm-eval (github.com/EleutherAI/lm-evaluation-harness): its tasks under any policy, without a server.
+"""A provider for lm-eval (github.com/EleutherAI/lm-evaluation-harness): runs its tasks with any policy, without a
+server.
 
     python -m kvcull.eval lm run --model kvcull --model_args "model=MODEL,kv=snapkv:budget=512" --tasks TASK
 
@@ -35,7 +36,8 @@ class KvcullLM(LM):
 
     model: a GGUF file or a Hugging Face folder. kv: a policy; ";" may stand for "," between its options, because lm-eval
     divides its arguments at commas. cache_type, backend, threads, math: as in kvcull.Model and kvcull.Session.
-    max_tokens: of an answer whose task names no limit. Other arguments of lm-eval (batch_size, device) have no effect.
+    max_tokens: limit of an answer if the task sets none. Other arguments of lm-eval (batch_size, device) have no
+    effect.
     """
 
     def __init__(self, model: str, kv: str = "full", cache_type: str = "f16", backend: Optional[str] = None,
@@ -60,7 +62,7 @@ class KvcullLM(LM):
         return self.model.chat_text(chat_history, answer=add_generation_prompt)
 
     def _tokens(self, text: str) -> List[int]:
-        """Returns a text's tokens; a chat template may have written the token that begins a text."""
+        """Returns a text's tokens. Does not add the token that begins a text if a chat template has written it."""
         tokens = [int(one) for one in self.model.tokenize(text)]
         return tokens[1:] if tokens[:1] == tokens[1:2] == [self.model.info.bos] else tokens
 

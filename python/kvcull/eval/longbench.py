@@ -1,4 +1,5 @@
-"""LongBench and LongBench v2 (github.com/THUDM/LongBench): records and prompts from the folder, scores of its scripts."""
+"""LongBench and LongBench v2 (github.com/THUDM/LongBench): records and prompts come from the user's folder, and scores
+follow the benchmarks' scripts."""
 from __future__ import annotations
 
 import json

@@ -1,5 +1,5 @@
-"""Prompts: samples as tokens, in the model's chat template or plain, cut to a length, and divided into text and
-question."""
+"""Prompts: converts samples to tokens, with the model's chat template or without, cuts them to a length, and divides
+them into text and question."""
 from __future__ import annotations
 
 import hashlib
@@ -20,7 +20,7 @@ MARK = "@@the-question@@"  # marks the question's beginning in a rendered messag
 @dataclass
 class Prompt:
     """Tokens of a sample: the first `context` are the text, the question follows. later: the tokens of each further
-    question, either a turn of the conversation, or what replaces the first question."""
+    question, which are either a turn of the conversation or replace the first question."""
 
     tokens: np.ndarray
     context: int
@@ -33,7 +33,8 @@ class Prompt:
 
 
 class Prompter:
-    """Makes prompts for one model. raw: without chat template; template, variables and date: as in Model.chat_text."""
+    """Makes prompts for one model. raw: does not use the chat template. template, variables and date: as in
+    Model.chat_text."""
 
     def __init__(self, model: Model, raw: bool = False, template: Optional[str] = None,
                  variables: Optional[Mapping[str, Any]] = None, date: Optional[str] = None):
@@ -105,7 +106,7 @@ class Prompter:
                               self._chat_flags() & ~lib.KVC_TOKENIZE_BOS)
 
     def make(self, task: Task, sample: Sample) -> Prompt:
-        """Returns the tokens of a sample, and divides them at the first token that has not only text."""
+        """Returns the tokens of a sample, divided before the first token that contains a part of the question."""
         text, marks, at, flags = self._text(task, sample.context, sample.asked[0])
         tokens = self._tokenize(text, marks, flags)
         alone = self._tokenize(text[:at], None if marks is None else marks[:at], flags)
@@ -151,7 +152,7 @@ class Prompter:
 
 
 def common(a: np.ndarray, b: np.ndarray) -> int:
-    """Returns how many first tokens are the same, but at most all but one of a prompt's."""
+    """Returns the length of the common prefix, but at most one less than the length of either prompt."""
     most = min(len(a) - 1, len(b))
     if most <= 0:
         return 0

@@ -1,4 +1,4 @@
-"""Where results come from: command, version, commit, the model's hash, arithmetic, machine, date, seed."""
+"""Collects where results come from: command, version, commit, the model's hash, arithmetic, machine, date, seed."""
 from __future__ import annotations
 
 import datetime

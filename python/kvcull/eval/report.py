@@ -1,4 +1,5 @@
-"""The report: one HTML file without scripts and outside links, and each figure as SVG, PDF, CSV and LaTeX."""
+"""Writes the report: one HTML file without scripts and without links to other files, and each figure as SVG, PDF, CSV
+and LaTeX."""
 from __future__ import annotations
 
 import base64
@@ -43,7 +44,7 @@ def needed() -> None:
 
 
 def box_of(results: Results) -> List[Dict[str, str]]:
-    """Returns the provenance boxes: one for each run, with what all results have in common."""
+    """Returns the provenance boxes, one for each run, with the facts that all its results have in common."""
     first = results.records[0]
     common = {name: str(first[name]) for name in ("model", "weights", "arithmetic", "cache_type", "prompt", "seed")
               if name in first and all(one.get(name) == first[name] for one in results.records)}
@@ -115,7 +116,7 @@ def latex_text(figure: Figure, foot: str) -> str:
 
 
 def _put(path: Path, content: bytes) -> None:
-    """Writes a file that appears when it is complete."""
+    """Writes a file that appears only when it is complete."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,7 +1,8 @@
-"""Results: one JSON object for each answer, appended to a file at once, and where they come from.
+"""Results: one JSON object for each answer, which is appended to a file at once, and facts about how the results were
+made.
 
-The members are those of `kvcull eval --out` (docs/reference/tasks.md), and `full_bytes`: what the method full would hold
-after the prompt. A line with the member `run` says how the following results were made.
+The members are those of `kvcull eval --out` (docs/reference/tasks.md), and `full_bytes`, the bytes that the method
+`full` would hold after the prompt. A line with the member `run` says how the following results were made.
 """
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def key_of(record: Mapping[str, Any]) -> Tuple[Any, ...]:
 
 
 class Results:
-    """The results of files and of a run. `records` are in the order in which they were read or made; `runs` says how.
+    """The results of files and of a run. `records` are in the order in which they were read or made; `runs` tells how
+    they were made.
     """
 
     def __init__(self) -> None:
@@ -35,7 +37,7 @@ class Results:
         self._file: Any = None
 
     def has(self, record: Mapping[str, Any]) -> bool:
-        """Returns whether there is a result for this."""
+        """Returns whether there is a result with the same key."""
         return key_of(record) in self._known
 
     def add(self, record: Dict[str, Any]) -> None:
@@ -45,7 +47,7 @@ class Results:
         self._write(record)
 
     def add_run(self, run: Dict[str, Any]) -> None:
-        """Adds how the following results are made."""
+        """Adds a description of how the following results are made."""
         self.runs.append(run)
         self._write({"run": run})
 
@@ -88,8 +90,8 @@ class Results:
         self.records.append(record)
 
     def append_to(self, path: str, resume: bool) -> None:
-        """Appends further results to a file; with resume to an existing one, whose results are read first. One process
-        at a time has the file."""
+        """Appends further results to a new file or, with `resume`, to an existing file, whose results are read first.
+        Only one process at a time may write to the file."""
         try:
             file = open(path, "r+b" if resume and os.path.exists(path) else "a+b")
         except OSError as error:
@@ -128,7 +130,7 @@ def merged(paths: Iterable[str]) -> Results:
 
 
 def latest_run(results: Results) -> Optional[Dict[str, Any]]:
-    """Returns how the last results were made; None: the files do not say."""
+    """Returns the description of how the last results were made, or None if the files have none."""
     return results.runs[-1] if results.runs else None
 
 

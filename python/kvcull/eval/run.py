@@ -1,4 +1,4 @@
-"""Runs tasks: every sample with all policies together, whose prompt is computed once for those that allow it."""
+"""Runs tasks. All policies answer a sample together, and its prompt is computed once for all policies that allow it."""
 from __future__ import annotations
 
 import os
@@ -23,7 +23,7 @@ SIDES = ("seen", "unseen")
 
 @dataclass
 class Answer:
-    """What one policy answered, and the figures of its session."""
+    """The answer with one policy, and the figures of its session."""
 
     tokens: List[int] = field(default_factory=list)
     text: str = ""
@@ -47,7 +47,7 @@ class Group:
         self.answers = [Answer() for _session in sessions]
         self.logits = np.empty((0, 0), np.float32)
         self.read_tokens = 0
-        self._spared = 0  # rows that the original of a fork did not compute
+        self._spared = 0  # number of rows that a fork did not compute, because the original session had
 
     def fork(self) -> "Group":
         """Returns a group of copies of the sessions."""
@@ -65,10 +65,10 @@ class Group:
             session.close()
 
     def read(self, tokens: np.ndarray) -> None:
-        """Reads a prompt in all sessions. Its time is divided among those that share its computation."""
+        """Reads a prompt in all sessions. The sessions that share its computation share its time."""
         start = time.perf_counter()
         own = [index for index, answer in enumerate(self.answers) if answer.last is not None]
-        if own:  # each answer's last token precedes the question, so the prompts differ
+        if own:  # the last token of each session's answer precedes the question, so the prompts differ
             rows = []
             for session, answer in zip(self.sessions, self.answers):
                 front = [] if answer.last is None else [answer.last]
@@ -91,7 +91,7 @@ class Group:
         return self.read_tokens - spared // self.model.info.layers
 
     def answer(self, limit: int) -> List[Answer]:
-        """Generates the answers greedily, in one batch that a session leaves at its answer's end."""
+        """Generates the answers greedily in one batch. A session leaves the batch when its answer ends."""
         for session, answer in zip(self.sessions, self.answers):
             stats = session.stats()
             answer.entries, answer.full_bytes = stats.entries_most, stats.full_bytes
@@ -126,8 +126,8 @@ class Group:
 
 @dataclass
 class Plan:
-    """What a run computes. shard: (index from 0, count). memory: most bytes for sessions that run together; 0: half of
-    what is available. alone: policies run one by one, which measures their times."""
+    """What a run computes. shard: (index from 0, count). memory: largest number of bytes for sessions that run
+    together; 0: half of what is available. alone: policies run one at a time, so that their times can be measured."""
 
     lengths: Sequence[int] = (4096,)
     samples: int = 0
@@ -171,7 +171,7 @@ class Runner:
     def run(self, task: Task, data: Folder) -> None:
         """Runs a task at all lengths. All records are checked first."""
         for length in self.plan.lengths:
-            data = Folder(data.path)  # whose hash is that of this length's files
+            data = Folder(data.path)  # so that the hash covers only the files of this length
             samples, count = self._samples(task, data, length)
             for index, sample in samples:
                 self._say(f"{task.name} of {length} tokens: sample {index + 1} of {count}")
@@ -182,7 +182,7 @@ class Runner:
         kept, count = [], 0
         for index, sample in enumerate(task.samples(data, length)):
             if self.plan.samples and index >= self.plan.samples:
-                continue  # still checks the record
+                continue  # the record has been checked all the same
             count += 1
             if index % self.plan.shard[1] == self.plan.shard[0]:
                 kept.append((index, sample))
@@ -228,7 +228,8 @@ class Runner:
 
     def _ask(self, task: Task, data: Folder, length: int, index: int, sample: Sample, prompt: Prompt, side: str,
              policies: List[str]) -> None:
-        """Asks a group; if that fails, its policies one by one, so that one failure does not lose the others."""
+        """Asks a group. If that fails, asks its policies one at a time, so that one failure does not lose the other
+        answers."""
         try:
             replies = self._answers(task, length, sample, prompt, side, policies)
         except KvcullError as error:
@@ -295,7 +296,8 @@ class Runner:
             self._count(groups)
 
     def _in_order(self, task: Task, prompt: Prompt, side: str, limit: int, groups: List[Group]) -> List[List[Answer]]:
-        """Asks the questions as turns of a conversation, or each after a fork of the text's sessions."""
+        """Asks the questions as turns of a conversation, or each one in forks of the sessions that have read the
+        text."""
         group, rest = groups[0], prompt.tokens
         if side == "unseen":
             group.read(prompt.tokens[:prompt.context])
@@ -315,7 +317,7 @@ class Runner:
         return replies
 
     def _count(self, groups: List[Group], keep: int = 0) -> None:
-        """Counts the prompt tokens of all but the first groups, and closes them."""
+        """Counts the prompt tokens of all groups except the first `keep`, and closes these groups."""
         while len(groups) > keep:
             group = groups.pop()
             self.prompt_tokens += group.read_tokens

@@ -82,7 +82,7 @@ def chinese_f1(answer: str, truth: str) -> float:
 
 
 def _sequence(x: Sequence[str], y: Sequence[str]) -> List[str]:
-    """Returns a longest common subsequence. Of equally long ones, the one that the package rouge returns."""
+    """Returns a longest common subsequence. Among equally long ones, returns the one that the package rouge finds."""
     table = [[0] * (len(y) + 1)]
     for word in x:
         row, above = [0], table[-1]
@@ -102,9 +102,9 @@ def _sequence(x: Sequence[str], y: Sequence[str]) -> List[str]:
 
 
 def rouge(answer: str, truth: str) -> float:
-    """ROUGE-L in the definition of the package rouge 1.0.1: sentences end at full stops, every word counts once.
+    """ROUGE-L as the package rouge 1.0.1 defines it: sentences end at full stops, and every word counts once.
 
-    Written out because the package recurses once for each word, and fails on long sentences.
+    It is written out here because the package recurses once for each word and fails on long sentences.
     """
     a, b = ([sentence.split() or [""] for sentence in text.split(".") if sentence] for text in (answer, truth))
     if not a or not b:
@@ -115,17 +115,18 @@ def rouge(answer: str, truth: str) -> float:
 
 
 def chinese_rouge(answer: str, truth: str) -> float:
-    """The same of Chinese words."""
+    """ROUGE-L of Chinese words."""
     return rouge(" ".join(chinese_words(answer)), " ".join(chinese_words(truth)))
 
 
 def class_share(answer: str, truth: str, classes: Sequence[str]) -> float:
     """Returns 1 / (number of classes in the answer) if the right class is among them.
 
-    Parts of the right class do not count; of two such classes in a row LongBench's script skips the second.
+    Classes whose names are parts of the right class do not count. Of two such classes in a row, LongBench's script
+    skips the second.
     """
     found = [name for name in classes if name in answer]
-    for name in found:  # changes the list that it goes through, as the script does
+    for name in found:  # the loop changes the list while it runs over it, as the script does
         if name in truth and name != truth:
             found.remove(name)
     return 1 / len(found) if truth in found else 0.0
@@ -142,7 +143,7 @@ def count(answer: str, truth: str) -> float:
 
 
 def retrieval(answer: str, truth: str, word: str = "Paragraph ") -> float:
-    """The same for the paragraph's number in the truth."""
+    """Like `count`, for the number of the paragraph in the truth."""
     numbers = re.findall(word + r"(\d+)", truth)
     return _numbers_share(answer, numbers[0]) if numbers else 0.0
 
@@ -175,23 +176,23 @@ def _blanked(text: str, marks: str) -> str:
 
 
 def infinite_value(answer: str, truth: str) -> float:
-    """The truth is a word of the answer."""
+    """Returns 1 if the truth is a word of the answer."""
     return float(truth in _blanked(answer, "\n:\"'.,?!{}").split())
 
 
 def infinite_speaker(answer: str, truth: str) -> float:
-    """The truth is a word of the answer in capitals."""
+    """Returns 1 if the truth is a word of the answer in capitals."""
     return float(truth in (word.upper() for word in _blanked(answer, "\n:\"'.,?!{}").split()))
 
 
 def infinite_number(answer: str, truth: str) -> float:
-    """The truth is the first run of digits."""
+    """Returns 1 if the truth is the answer's first run of digits."""
     found = re.search(r"[0-9]+", answer)
     return float(found.group() == truth if found else truth == "")
 
 
 def infinite_run(answer: str, truth: str) -> float:
-    """The last word is the same whole number."""
+    """Returns 1 if the answer's last word is the same whole number."""
     words = _blanked(answer.strip(), "\n.`'\":").split()
     try:
         return float(bool(words) and int(words[-1]) == int(truth))
@@ -200,7 +201,8 @@ def infinite_run(answer: str, truth: str) -> float:
 
 
 def infinite_find(answer: str, truth: str) -> float:
-    """The first number equals the truth. The script accepts no point where the truth is a whole number."""
+    """Returns 1 if the answer's first number equals the truth. If the truth is a whole number, the script accepts no
+    decimal point."""
     found = re.search(r"[0-9]+\.[0-9]+|[0-9]+", answer)
     if not found:
         return 0.0
@@ -211,7 +213,7 @@ def infinite_find(answer: str, truth: str) -> float:
 
 
 def infinite_steps(answer: str, truths: Sequence[str]) -> float:
-    """Returns the share of right numbers at the beginning."""
+    """Returns the fraction of numbers that are right, from the beginning up to the first wrong one."""
     right = 0
     for number, truth in zip(re.findall(r"[0-9]+", answer), truths):
         if int(number) != int(truth):
@@ -221,7 +223,8 @@ def infinite_steps(answer: str, truths: Sequence[str]) -> float:
 
 
 def _after_phrase(text: str, phrases: Sequence[str], truths: Sequence[str]):
-    """Returns whether a right answer begins one character after the first phrase that occurs; None: none occurs."""
+    """Returns whether a right answer begins one character after the first of the phrases that occurs; None if none
+    occurs."""
     for phrase in phrases:
         at = text.find(phrase)
         if at >= 0:
@@ -246,7 +249,7 @@ def infinite_option(answer: str, truths: Sequence[str]) -> float:
 
 
 def infinite_bug(answer: str, truths: Sequence[str]) -> float:
-    """The same for the function with a bug."""
+    """Like `infinite_option`, for the function that has a bug."""
     text = answer.strip()
     if len(text) > 1 and len(truths) > 1 and text[0] == truths[1] and text[1] in ".:":
         return 1.0
@@ -279,30 +282,31 @@ def rouge_sum(answer: str, truth: str) -> float:
 
 
 def _helmet_line(answer: str, prefix: str) -> str:
-    """Returns the rest of the line after the prefix, or else the first line."""
+    """Returns the rest of the line after the prefix or, if the prefix is absent, the first line."""
     found = re.search(re.escape(prefix) + "([^\n]*)", answer, re.IGNORECASE)
     line = (found.group(1) if found else answer.split("\n")[0]).strip()
     return line[len(prefix):].strip() if line.lower().startswith(prefix.lower()) else line
 
 
 def helmet(score: Score, answer: str, truths: Iterable[str], prefix: str = "Answer:") -> float:
-    """Returns the better score of the whole answer and of the line after the prefix, among all right answers."""
+    """Returns the better of two scores: that of the whole answer and that of the line after the prefix. Each is the
+    best over all right answers."""
     line = _helmet_line(answer, prefix)
     return max((score(text, truth) for truth in truths for text in (line, answer)), default=0.0)
 
 
 def exact(answer: str, truth: str) -> float:
-    """Both are the same without punctuation and articles."""
+    """Returns 1 if both are equal without punctuation and articles."""
     return float(normal_words(answer) == normal_words(truth))
 
 
 def part(answer: str, truth: str) -> float:
-    """The answer contains the truth, without punctuation and articles."""
+    """Returns 1 if the answer contains the truth, both without punctuation and articles."""
     return float(" ".join(normal_words(truth)) in " ".join(normal_words(answer)))
 
 
 def closed_f1(answer: str, truth: str) -> float:
-    """F1 of words; "yes", "no" and "noanswer" are right only alone."""
+    """F1 of words. "yes", "no" and "noanswer" are right only if they are the whole answer."""
     a, b = " ".join(normal_words(answer)), " ".join(normal_words(truth))
     if a != b and {a, b} & {"yes", "no", "noanswer"}:
         return 0.0
@@ -310,17 +314,18 @@ def closed_f1(answer: str, truth: str) -> float:
 
 
 def rouge_l(answer: str, truth: str) -> float:
-    """ROUGE-L of stems, of the package rouge-score."""
+    """ROUGE-L of word stems, computed by the package rouge-score."""
     return float(_rouge_scorer("rougeL", True).score(truth, answer)["rougeL"].fmeasure)
 
 
 def rouge_l_recall(answer: str, truth: str) -> float:
-    """Its recall."""
+    """The recall of `rouge_l`."""
     return float(_rouge_scorer("rougeL", True).score(truth, answer)["rougeL"].recall)
 
 
 def masks(answer: str, names: Dict[str, str]) -> float:
-    """LooGLE's exact match: the share of masks whose names an object in the answer gives; 0 if the answer is none."""
+    """LooGLE's exact match: the fraction of masks for which the answer, a JSON object, gives the right name; 0 if the
+    answer is not an object."""
     try:
         given = ast.literal_eval(answer.strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError):
@@ -345,7 +350,8 @@ def ndcg(answer: str, gains: dict) -> float:
 
 
 def length(answer: str, wanted: int) -> float:
-    """LongWriter's score of the length y for a requested x: 1 - (y/x - 1)/3 above it, 1 - (x/y - 1)/2 below."""
+    """LongWriter's score of the length y for a requested x: 1 - (y/x - 1)/3 if y is larger, 1 - (x/y - 1)/2 if it is
+    smaller."""
     made = len(re.findall(r"[\u4e00-\u9fff]", answer)) + len(re.findall(r"\b[a-zA-Z]+\b", answer))
     if made == 0 or wanted <= 0:
         return 0.0
@@ -406,7 +412,7 @@ def _table(text: str):
     if len(rows) < 2 or len(set(rows[0])) != len(rows[0]):
         return None
     width = len(rows[0])
-    if len(rows[-1]) != width:  # the answer was cut within it
+    if len(rows[-1]) != width:  # the answer was cut within this row
         rows.pop()
     made = [tuple("".join(normal_words(field)) for field in (row if len(row) == width else ["N/A"] * width))
             for row in rows[1:]]

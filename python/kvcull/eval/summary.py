@@ -1,4 +1,4 @@
-"""What results say: means with 95 % intervals of every policy, task, length and way to ask."""
+"""Summarizes results: means with 95 % intervals for every policy, task, length and question mode."""
 from __future__ import annotations
 
 import math
@@ -29,8 +29,8 @@ def normal(values: Sequence[float]) -> Tuple[float, float]:
 @dataclass(frozen=True)
 class Cell:
     """The mean of some samples with one policy. low, high: its 95 % interval. ratio: the compression ratio, 1 - entries
-    kept / entries of the method full, by bytes; None: unknown. held_bytes: cache and state after the prompt. read_bytes:
-    read per generated token; first_us, step_us: time to the first and per further token."""
+    kept / entries of the method full, by bytes; None: unknown. held_bytes: cache and state after the prompt.
+    read_bytes: bytes read per generated token. first_us: time to the first token. step_us: time per further token."""
 
     task: str
     length: int
@@ -62,7 +62,8 @@ def _mean(values: Iterable[Optional[float]]) -> Optional[float]:
 
 
 def cell(records: Sequence[Mapping[str, Any]], full: Mapping[Tuple[Any, ...], int], task: Optional[str] = None) -> Cell:
-    """Returns the mean of results of one policy and way to ask. full: bytes of the method full, by `full_key`."""
+    """Returns the mean of the results of one policy and question mode. full: bytes of the method `full`, by
+    `full_key`."""
     samples = by_sample(records)
     scores = [sum(float(one["score"]) for one in sample) / len(sample) for sample in samples]
     first, mean = records[0], sum(scores) / len(scores)
@@ -81,13 +82,13 @@ def cell(records: Sequence[Mapping[str, Any]], full: Mapping[Tuple[Any, ...], in
 
 
 def full_key(record: Mapping[str, Any]) -> Tuple[Any, ...]:
-    """Returns what identifies the same prompt with another policy."""
+    """Returns a key that results of the same prompt with different policies have in common."""
     return tuple(record.get(name) for name in ("task", "length", "seed", "sample", "question", "turn"))
 
 
 def cells(records: Sequence[Mapping[str, Any]], all_tasks: bool = False) -> List[Cell]:
-    """Returns a cell for every task, length, policy and way to ask, in the order of the results. all_tasks: the samples
-    of all tasks of a length together, instead."""
+    """Returns a cell for every task, length, policy and question mode, in the order of the results. all_tasks: a cell
+    has the samples of all tasks of a length together."""
     full = {full_key(one): one["held_bytes"] for one in records if one["kv"] == "full"}
     groups: Dict[Tuple[Any, ...], List[Mapping[str, Any]]] = {}
     for one in records:
@@ -109,7 +110,7 @@ def method_of(kv: str) -> str:
 
 
 def bytes_text(count: float) -> str:
-    """Returns 3.2 MiB."""
+    """Returns the bytes as text, such as "3.2 MiB"."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if count < 1024 or unit == "GiB":
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"

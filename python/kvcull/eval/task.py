@@ -1,4 +1,4 @@
-"""Tasks: where samples come from, and how answers are scored. A new task is a small class derived from `Task`."""
+"""Tasks define where samples come from and how answers are scored. A new task is a small class derived from `Task`."""
 from __future__ import annotations
 
 import importlib
@@ -16,8 +16,8 @@ from .data import Folder
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a sample's text. opening: the first words of the answer, given to the model. more: what else the
-    score needs."""
+    """A question about a sample's text. opening: the first words of the answer, which the model is given. more: other
+    data that the score needs."""
 
     text: str
     answers: Sequence[str] = ()
@@ -45,10 +45,10 @@ class Sample:
 class Task:
     """A task. Its documentation string is what `list` prints.
 
-    name: as on the command line. group: a name that stands for several tasks. tokens: most tokens of an answer; 0: three
-    quarters of the length. template: whether the model's chat template is used. turns: several questions are asked in
-    one conversation; otherwise each is asked after the same text, which is read once. files: what `list` says about the
-    files. unit: "share" for scores from 0 to 1.
+    name: as on the command line. group: a name that stands for several tasks. tokens: largest number of tokens of an
+    answer; 0: three quarters of the length. template: whether the model's chat template is used. turns: several
+    questions are asked in one conversation; otherwise each is asked after the same text, which is read once. files:
+    what `list` says about the files. unit: "share" for scores from 0 to 1.
     """
 
     name: str = ""
@@ -61,7 +61,7 @@ class Task:
 
     @property
     def summary(self) -> str:
-        """What the task is, in a line."""
+        """Describes the task in a line."""
         return (inspect.getdoc(self) or "").split("\n")[0]
 
     def samples(self, data: Folder, length: int) -> Iterable[Sample]:
@@ -69,11 +69,12 @@ class Task:
         raise NotImplementedError(f"{type(self).__name__}: samples is missing")
 
     def score(self, question: Question, answer: str) -> float:
-        """Returns the score of an answer, 0 to 1. By default the share of the right answers that it contains."""
+        """Returns the score of an answer, from 0 to 1. By default, this is the fraction of the right answers that it
+        contains."""
         return scores.contains_all(answer, question.answers)
 
     def limit(self, length: int) -> int:
-        """Returns the most tokens of an answer in a sample of `length` tokens."""
+        """Returns the largest number of tokens of an answer in a sample of `length` tokens."""
         return self.tokens or length // 4 * 3
 
 
@@ -90,7 +91,7 @@ def known() -> Dict[str, Task]:
 
 
 def from_file(path: Union[str, Path]) -> List[Task]:
-    """Returns one task of every class with a name in a Python file of the user."""
+    """Returns one task of every class that has a task name, from a Python file of the user."""
     spec = importlib.util.spec_from_file_location(Path(path).stem, path)
     if spec is None or spec.loader is None or not Path(path).is_file():
         raise UsageError(f"{path}: no such Python file")
