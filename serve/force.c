@@ -112,7 +112,7 @@ static void add_rendered(const struct serve_request *request, const struct kvc_c
     free(made.text); /* this also frees the marks */
 }
 
-/* Returns the form of calls, or NULL if there is no memory. The form depends only on the template: on the text that it
+/* Returns the form of calls, or NULL if memory runs out. The form depends only on the template: on the text that it
  * writes before a first message, and on how it writes an earlier call. The conversation does not matter. */
 static const struct form *form_of(const struct serve_request *request, const struct kvc_chat_options *options) {
     static const char greeting[] = "[{\"role\":\"user\",\"content\":\"hello\"}]";

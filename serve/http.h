@@ -47,7 +47,7 @@ extern const struct serve_route serve_routes[]; /* the last route's path is NULL
 /* head.c */
 /* Returns true if the strict level of this libmicrohttpd refuses ambiguous header lines. */
 bool serve_library_is_strict(void);
-/* Sets the fields that come from the target. Returns false if out of memory. */
+/* Sets the fields that come from the target. Returns false if memory runs out. */
 bool serve_target(struct serve_exchange *exchange, const char *target);
 /* Returns true if the head can be read in one way only. Otherwise `error` receives the reason. `target` is the request
  * target as libmicrohttpd received it. */

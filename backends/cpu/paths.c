@@ -133,7 +133,12 @@ static unsigned x86_extensions(void) {
  * that never use tiles pay nothing for it. */
 static bool tiles_permitted(void) {
 #if defined(__linux__)
-    enum { GET_PERMISSIONS = 0x1022, ASK_PERMISSION = 0x1023, TILE_DATA = 18 }; /* of <asm/prctl.h>, Linux 5.16 */
+    enum {
+        GET_PERMISSIONS = 0x1022,
+        ASK_PERMISSION = 0x1023,
+        TILE_DATA = 18
+    }; /* constants of <asm/prctl.h>, since
+        * Linux 5.16 */
     unsigned long permitted = 0;
     if (syscall(SYS_arch_prctl, GET_PERMISSIONS, &permitted) == 0 && (permitted >> TILE_DATA & 1))
         return true;

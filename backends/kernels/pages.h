@@ -1,4 +1,4 @@
-/* pages.h - the data that select methods store beside the entries: views, pages of keys, and sums of values. */
+/* pages.h - the data that select methods store in addition to the entries: views, pages of keys, and sums of values. */
 
 /* The number of entries of head h in the view (or in the list if there is no view), and the slot of one entry. */
 #define KVC_PLACES(head, h) (read_count ? read_count[h] : (head).count)

@@ -31,8 +31,8 @@ static int open_session(const struct bench *bench, const char *spec, struct kvc_
     return KVC_OK;
 }
 
-/* Returns the median of values[i] / first[i], or 0 if out of memory. A slow moment of the machine affects values[i] and
- * first[i] alike, because they were measured one after the other. */
+/* Returns the median of values[i] / first[i], or 0 if memory runs out. A slow moment of the machine affects values[i]
+ * and first[i] alike, because they were measured one after the other. */
 static double paired(const double *values, const double *first, size_t count) {
     double *ratio = malloc(count * sizeof *ratio), median;
 

@@ -1,4 +1,4 @@
-/* pages.c - the data that select methods store beside the entries: views, pages of keys, and sums of values. */
+/* pages.c - the data that select methods store in addition to the entries: views, pages of keys, and sums of values. */
 #include <string.h>
 
 #include "backends/cpu/ref/ref.h"

@@ -1,4 +1,4 @@
-/* pages.h - template: data that select methods store beside the entries: pages of keys, and sums of values. */
+/* pages.h - template: data that select methods store in addition to the entries: pages of keys, and sums of values. */
 #ifndef KVC_SIMD_PAGES_H
 #define KVC_SIMD_PAGES_H
 
@@ -52,7 +52,7 @@ static void add_key(const struct pages_job *job, uint32_t h, uint32_t place, con
     const struct kvc_pages *pages = job->pages;
     const uint32_t d = job->lists->format.head_size, page = place / pages->page;
     const size_t from = (size_t)h * d * pages->stride + page, size = pages->type == KVC_F16 ? 2 : 4;
-    for (int side = 0; side < 2; side++) { /* prefetch: every channel lies in a cache line of its own */
+    for (int side = 0; side < 2; side++) { /* every channel is in a cache line of its own, so all are prefetched */
         const struct kvc_buffer *buffer = side ? pages->high : pages->low;
         for (uint32_t c = 0; buffer && c < d; c++)
             __builtin_prefetch((const unsigned char *)buffer->data + (from + (size_t)c * pages->stride) * size, 1);
@@ -64,7 +64,7 @@ static void add_key(const struct pages_job *job, uint32_t h, uint32_t place, con
     }
 }
 
-/* Computes low and high [padded]: the smallest and largest values of the n keys from entry `place` on. */
+/* Computes low and high [padded], the smallest and largest values of n keys from entry `place` on. */
 static void one_page(enum kvc_type type, const struct head_entries *head, uint32_t place, uint32_t n, size_t d,
                      float *low, float *high) {
     dequantize_row(type, low, slot_key(head, head_slot(head, place)), d);
@@ -117,7 +117,8 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
     const struct head_entries head = head_open(job->lists, job->view, h, work.block);
     uint32_t place = job->rows < places ? places - job->rows : 0;
     KVC_ASSERT((places + page - 1) / page <= job->pages->stride);
-    for (; place < places && place % page != 0; place++) /* completes a page that already has keys; splits is 1 then */
+    /* completes a page that already has keys; `splits` is 1 in this case */
+    for (; place < places && place % page != 0; place++)
         if (split == 0) {
             dequantize_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
             add_key(job, h, place, work.low);

@@ -6,14 +6,14 @@
 #include "backends/cpu/simd/cache.h"
 #include "backends/cpu/simd/rows.h"
 
-/* entries read together, so that a cache line of a column is used completely if the slots are neighbours */
+/* number of entries read together: if their slots are neighbours, a cache line of a column is used completely */
 #define ROTATE_ENTRIES 16u
 
 struct rotate_job {
     struct kvc_cpu *cpu;
     const struct kvc_lists *lists;
     const float *cosine, *sine;
-    uint32_t first, rotary, tiles; /* tiles: tiles of KVC_TILE indices in the longest head */
+    uint32_t first, rotary, tiles; /* tiles: number of tiles of KVC_TILE indices in the longest head */
     bool interleaved;
 };
 

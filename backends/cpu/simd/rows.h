@@ -7,21 +7,21 @@
 #include "backends/cpu/simd/attention/entries.h"
 #include "backends/cpu/simd/linear/dequantize.h"
 
-/* An operation on rows or on single values, divided into pieces. */
+/* An operation on rows or on single values, which is divided into pieces. */
 struct rows_job {
     float *y;
     const float *x, *w, *bias, *cosine, *sine;
     const uint32_t *index;
     const struct kvc_weight *table;
-    size_t count, piece,
-        width; /* count: rows, or values if width is 1; piece: rows or values per task; width: floats per row */
+    size_t count, piece, width; /* count: number of rows, or of values if width is 1; piece: rows or values per task;
+                                 * width: floats per row */
     uint32_t heads, head_size, rotary;
     float eps, share, cap;
     bool interleaved, centred;
     enum kvc_activation activation;
 };
 
-/* Runs `run` over all pieces. Uses the threads if the work is large enough, with several pieces per thread. */
+/* Runs `run` over all pieces. If the work is large enough, divides several pieces per thread among the threads. */
 static void run_pieces(struct kvc_device *device, struct rows_job *job, kvc_task_fn *run, double work) {
     const struct kvc_cpu *cpu = (const struct kvc_cpu *)device;
     struct kvc_threads *threads = threads_for(cpu, work);
@@ -90,7 +90,7 @@ static void embed(struct kvc_device *device, const struct kvc_embed *args) {
 
 /* ---- norm ---- */
 
-/* sums[i] = dot(x, x) of row i; rows are K floats apart. Padding adds +0 to the lanes, which changes nothing because a
+/* sums[i] = dot(x, x) of row i; rows are K floats apart. Padding adds +0 to the lanes, which changes nothing, because a
  * lane is never -0. */
 INLINE void square_sums(const float *x, unsigned rows, size_t K, float *sums) {
     vf lane[4][LANE_VECTORS];
@@ -263,7 +263,7 @@ static void gated_silu_task(void *argument, size_t task, unsigned thread) {
         job->y[i] = kvc_silu(job->x[i]) * job->w[i];
 }
 
-/* Silu, gelu or sigmoid, multiplied by w unless w is NULL. */
+/* Computes silu, gelu or sigmoid. Unless w is NULL, multiplies the result by w. */
 static void activation_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
     const bool gelu = job->activation == KVC_GELU, sigmoid = job->activation == KVC_SIGMOID;

@@ -12,7 +12,7 @@ void kvc_expert_linear_avx512(struct kvc_device *device, const struct kvc_expert
 void kvc_linear_neon(struct kvc_device *device, const struct kvc_linear *args);
 void kvc_expert_linear_neon(struct kvc_device *device, const struct kvc_expert_linear *args);
 
-/* Linear layers with activations of 8 and of 15 bits, compiled by int8/<name>.c. */
+/* Linear layers with 8-bit and with 15-bit activations, compiled by int8/<name>.c. */
 #define KVC_SIMD_INT8(path)                                                                                            \
     void kvc_quantize_rows_##path(struct kvc_device *device, const struct kvc_quantize_rows *args);                    \
     void kvc_linear_int8_##path(struct kvc_device *device, const struct kvc_linear_int8 *args);                        \
@@ -24,15 +24,15 @@ KVC_SIMD_INT8(avx2)
 KVC_SIMD_INT8(avx2vnni)
 KVC_SIMD_INT8(avx512)
 KVC_SIMD_INT8(avx512vnni)
-KVC_SIMD_INT8(neon)        /* without dot product instructions */
-KVC_SIMD_INT8(neondotprod) /* with SDOT */
-KVC_SIMD_INT8(neoni8mm)    /* with SDOT and the matrix product SMMLA */
+KVC_SIMD_INT8(neon)        /* NEON without dot product instructions */
+KVC_SIMD_INT8(neondotprod) /* NEON with SDOT */
+KVC_SIMD_INT8(neoni8mm)    /* NEON with SDOT and the matrix product SMMLA */
 
-/* The same for every path of these vectors. */
+/* All instruction sets with these vectors share one function. */
 void kvc_pack_int16_avx2(const struct kvc_weight *w, size_t first, size_t last);
 void kvc_pack_int16_neon(const struct kvc_weight *w, size_t first, size_t last);
 
-/* int8/amx.c; its other operations are those of avx512vnni */
+/* from int8/amx.c; the instruction set "amx" takes its other operations from avx512vnni */
 void kvc_linear_int8_amx(struct kvc_device *device, const struct kvc_linear_int8 *args);
 void kvc_expert_linear_int8_amx(struct kvc_device *device, const struct kvc_expert_linear_int8 *args);
 void kvc_linear_int16_amx(struct kvc_device *device, const struct kvc_linear_int16 *args);

@@ -25,7 +25,7 @@
 #include "backends/cpu/simd/rotate_keys.h"
 #include "backends/cpu/simd/scores/rings.h"
 
-/* linear/<name>.c and int8/<name>.c compile these operations. */
+/* linear/<name>.c and int8/<name>.c compile the functions of these operations. */
 static void linear(struct kvc_device *device, const struct kvc_linear *args) { LANES_NAME(kvc_linear_)(device, args); }
 static void expert_linear(struct kvc_device *device, const struct kvc_expert_linear *args) {
     LANES_NAME(kvc_expert_linear_)(device, args);

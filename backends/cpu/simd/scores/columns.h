@@ -21,7 +21,7 @@ static void column_scores_task(void *argument, size_t h, unsigned thread) {
         (const float *)lists->state->data + (size_t)lists->columns * base + (size_t)job->first * slots;
     float *scores = job->scores + h * job->stride;
     KVC_ASSERT(count <= job->stride);
-    /* sum by slot first, then put the sums in order */
+    /* adds up the columns by slot, then puts the sums into the order of indices */
     if (order && job->columns > 1 && slots <= 2 * count + KVC_TILE) {
         float *sums = kvc_cpu_scratch(job->cpu, thread, slots * sizeof *sums);
         if (!sums)

@@ -134,7 +134,7 @@ static void entry_scores(struct kvc_device *device, const struct kvc_entry_score
 struct lag_scores_job {
     struct kvc_cpu *cpu;
     const struct kvc_lag_scores *args;
-    uint32_t blocks_most, lag; /* lag: number of entries in a scratch array; 0 if no head has two partitions */
+    uint32_t blocks_most, lag; /* lag: number of entries in the scratch arrays; 0 if no head has two partitions */
 };
 
 struct lag_work {
@@ -163,7 +163,7 @@ INLINE const unsigned char *side_row(const struct head_entries *head, uint32_t i
     return values ? slot_value(head, slot) : slot_key(head, slot);
 }
 
-/* Returns the spread s of one row relative to low and high. */
+/* Returns s, the standard deviation of one row after its channels are scaled from low .. high to 0 .. 1. */
 static float lag_spread(enum kvc_type type, const unsigned char *row, size_t d, const struct lag_work *work) {
     vf lane[LANE_VECTORS];
     UNROLL
@@ -189,8 +189,8 @@ static float lag_spread(enum kvc_type type, const unsigned char *row, size_t d, 
     return d > 1 ? kvc_sqrt(kvc_div(sum_lanes(lane), (float)(d - 1))) : 0.0f;
 }
 
-/* Computes the softmax of the spreads of the partition's entries. For keys, the result is written to raw; for values,
- * it is averaged with raw. */
+/* Computes the softmax of s over the partition's entries. For keys, writes the result to raw; for values, averages it
+ * with raw. */
 static void lag_side(enum kvc_type type, const struct head_entries *head, uint32_t first, uint32_t lag, bool values,
                      size_t d, const struct lag_work *work) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};

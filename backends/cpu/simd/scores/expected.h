@@ -85,7 +85,7 @@ static void close_moments(const struct kvc_expected_scores *args, size_t head, s
                 kvc_fma(-work->mean[b], work->mean[c], kvc_div(sum[(b + 1) * d + c], n));
 }
 
-/* Computes y, which is the key rotated back. */
+/* Computes y, the key rotated back. */
 static void rotate_back(const struct kvc_expected_scores *args, const unsigned char *key, size_t d,
                         struct expected_work *work) {
     const size_t half = args->cosine.buffer ? args->rotary / 2 : 0;

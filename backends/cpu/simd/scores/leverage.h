@@ -26,7 +26,7 @@ INLINE vf sum_rows(vf lane[KVC_LANES]) {
 struct chunk_mass_job {
     struct kvc_cpu *cpu;
     const struct kvc_chunk_mass *args;
-    uint32_t blocks_most, chunks_most, n; /* n: maximum entries of a chunk */
+    uint32_t blocks_most, chunks_most, n; /* n: largest number of entries of a chunk */
 };
 
 struct chunk_work {
@@ -48,7 +48,7 @@ static size_t lay_out_chunk(const struct chunk_mass_job *job, struct chunk_work 
     return at.used;
 }
 
-/* Returns the first index of the first chunk. */
+/* Returns the index at which the first chunk begins. */
 static uint32_t chunks_begin(const struct kvc_chunk_mass *args, const struct head_entries *head, uint32_t end) {
     uint32_t low = 0, high = head->count;
     if (args->queries == 0)
@@ -411,7 +411,7 @@ struct standard { /* a mean and a standard deviation */
     float mean, spread;
 };
 
-/* Returns the 32-lane sum of indices low .. high - 1 of one tile: of x, or with `squares` of (x - mean)^2. */
+/* Returns the 32-lane sum over indices low .. high - 1 of one tile: of x or, with `squares`, of (x - mean)^2. */
 static float sum_tile(const float *x, uint32_t low, uint32_t high, bool squares, float mean) {
     float lane[KVC_LANES] = {0};
     for (uint32_t r = low; r < high; r++) {

@@ -7,23 +7,24 @@
 #include "backends/cpu/simd/scores/noise_table.h"
 #include "backends/cpu/simd/scores/probability_tiles.h"
 
-/* The data of a call. Each sum adds the probabilities of a KV head's whole group, or of one query head. */
+/* The data of a call. A sum adds the probabilities of all query heads of a KV head, or of one query head. */
 struct mass_job {
     struct probabilities_job
         job; /* must be the first member; own: sums [parts, KVC_TILE], then noise and noisy scores [G, KVC_TILE] */
-    uint32_t parts; /* sums per KV head */
-    float *scores;  /* window_mass: [H_kv * parts, stride]; NULL: the sums go to a state column */
+    uint32_t parts; /* number of sums per KV head */
+    float *scores;  /* window_mass: [H_kv * parts, stride]; NULL: the sums are added to a state column */
     uint32_t stride, column;
-    bool fold;                     /* first add column + 1 to column */
-    bool maxima;                   /* take maxima instead of sums */
+    bool fold;                     /* true: first add column + 1 to column */
+    bool maxima;                   /* true: take maxima instead of sums */
     const float *maximum, *sum;    /* [queries, H] */
     const struct kvc_noise *noise; /* NULL: scores without noise */
-    float *known;                  /* NULL, or the noise of the lists (noise_table.h) */
-    uint32_t tiles;                /* of the longest head */
-    bool whole; /* true if there is one query and a head is one task; the three arrays below are then [G] and belong to
-                   the task */
-    float *tile_maximum, *tile_sum; /* [tiles, queries, H], for the noisy scores */
-    float *noisy;                   /* NULL, or the noisy scores of the only query: [H, tiles * KVC_TILE] */
+    float *known;                  /* noise of the lists (noise_table.h), or NULL */
+    uint32_t tiles;                /* tiles of the longest head */
+    bool whole; /* true if there is one query and a task computes a whole head; the three arrays below are then [G] and
+                 * belong to the task */
+    float *tile_maximum, *tile_sum; /* [tiles, queries, H]: maxima and sums of the noisy scores */
+    float *noisy;                   /* the noisy scores if there is only one query, [H, tiles * KVC_TILE]; otherwise
+                                     * NULL */
 };
 
 INLINE const struct mass_job *mass_of(const struct probabilities_tile *tile) {
@@ -42,14 +43,14 @@ static void prefetch_floats(const void *x, size_t n) {
         __builtin_prefetch((const float *)x + i);
 }
 
-/* Returns the sums of part i of the KV head, by index or by slot. */
+/* Returns the memory of sum i of the KV head, by index or by slot. */
 static float *mass_target(const struct probabilities_tile *tile, uint32_t i) {
     const struct mass_job *mass = mass_of(tile);
     return mass->scores ? mass->scores + ((size_t)tile->h * mass->parts + i) * mass->stride
                         : state_column(tile, mass->column + 1);
 }
 
-/* Returns true if the sums of the tile's entries are contiguous in that memory. */
+/* Returns true if that memory has the sums of the tile's entries one after another. */
 INLINE bool mass_direct(const struct probabilities_tile *tile) {
     return !tile->head->index && (mass_of(tile)->scores || !tile->head->order);
 }
@@ -102,8 +103,9 @@ static void make_noise(const struct probabilities_tile *tile) {
     const uint32_t group = tile->job->group;
     const uint32_t each = 1 + group;
     float *known = mass->known ? mass->known + (size_t)each * tile->job->rows->lists->host_base[tile->h] : NULL;
-    const uint32_t n = (tile->n + LANES - 1) / LANES * LANES; /* the last vector repeats the last key */
-    int32_t position[KVC_TILE], owner[KVC_TILE];              /* owner: position + 1 of the key whose noise is known */
+    /* the last vector is filled up with copies of the last key */
+    const uint32_t n = (tile->n + LANES - 1) / LANES * LANES;
+    int32_t position[KVC_TILE], owner[KVC_TILE]; /* owner: position + 1 of the key whose noise is known */
     uint32_t at[KVC_TILE];
     for (uint32_t e = 0; e < n; e++) {
         const uint32_t slot = head_slot(tile->head, tile->first + (e < tile->n ? e : tile->n - 1));
@@ -130,8 +132,8 @@ static void make_noise(const struct probabilities_tile *tile) {
     }
 }
 
-/* Results for the noisy scores of one query and group: maxima and sums [tiles, G], whose rows are `apart` floats apart,
- * and the scores themselves [G, tiles * KVC_TILE] if they are kept. */
+/* Where the results for the noisy scores of one query and group go: maxima and sums [tiles, G], in rows `apart` floats
+ * apart, and the scores themselves [G, tiles * KVC_TILE] if they are kept. */
 struct noisy_capacity {
     float *maximum, *sum, *kept;
     size_t apart;
@@ -150,7 +152,7 @@ INLINE struct noisy_capacity noisy_capacity(const struct probabilities_tile *til
                                    mass->noisy ? mass->noisy + first * row : NULL, (size_t)rows->queries * rows->heads};
 }
 
-/* Computes x [G, KVC_TILE] = (s + noise) / tau for the entries `in`. Returns x. */
+/* Computes x [G, KVC_TILE] = (s + noise) / tau for the entries `in`, and returns x. */
 static float *noisy_scores(const struct probabilities_tile *tile, struct seen_range in, const float *s,
                            size_t s_stride) {
     const struct mass_job *mass = mass_of(tile);
@@ -169,7 +171,8 @@ static float *noisy_scores(const struct probabilities_tile *tile, struct seen_ra
     return x;
 }
 
-/* Returns true if the tile's sums are gathered before its queries and scattered after them. */
+/* Returns true if the tile's sums are copied to scratch memory before its queries are added, and copied back
+ * afterwards. */
 INLINE bool mass_fetched(const struct probabilities_tile *tile) {
     return !mass_direct(tile) && tile->job->rows->queries > 1;
 }
@@ -195,7 +198,7 @@ static void mass_finish(const struct probabilities_tile *tile) {
     }
 }
 
-/* Adds to to[e] the sum of exp(s - M) / L over `heads` heads, ascending from 0. */
+/* Adds to to[e] the sum over `heads` heads, in ascending order, of exp(s - M) / L. */
 static void add_probabilities(float *to, const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t heads,
                               const float *maximum, const float *sum) {
     for (uint32_t e = low; e < high; e += LANES) {
@@ -213,8 +216,8 @@ static void add_probabilities(float *to, const float *s, size_t s_stride, uint32
     }
 }
 
-/* Like add_probabilities, but takes the largest value of the heads instead of their sum. to[e] becomes the larger of
- * itself and this value. */
+/* Like add_probabilities, but with the maximum over the heads instead of their sum. If it is larger than to[e], it
+ * replaces to[e]. */
 static void most_probabilities(float *to, const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t heads,
                                const float *maximum, const float *sum) {
     for (uint32_t e = low; e < high; e += LANES) {
@@ -288,8 +291,8 @@ static void window_mass(struct kvc_device *device, const struct kvc_window_mass 
 
 /* ---- noise: M and L differ from those of attention ---- */
 
-/* Computes the maximum and the sum of the noisy scores of one query in one tile. The sum is 0 if the query sees nothing
- * there. */
+/* Computes the maximum and the sum of the noisy scores of one query in one tile. If the query sees nothing in the tile,
+ * the sum is 0. */
 static void noise_take(const struct probabilities_tile *tile, uint32_t query, struct seen_range seen,
                        struct seen_range in, const float *s, size_t s_stride) {
     const struct mass_job *mass = mass_of(tile);
@@ -300,14 +303,14 @@ static void noise_take(const struct probabilities_tile *tile, uint32_t query, st
     float *x = noisy_scores(tile, in, s, s_stride);
     for (uint32_t g = 0; g < group; g++, x += KVC_TILE) {
         kept_scores.sum[cell + g] = 0.0f;
-        if (mass->whole) /* prefetch the data of the next tile */
+        if (mass->whole) /* prefetches the data of the next tile */
             prefetch_slots(tile, (tile->first / KVC_TILE + 1) * group + g, mass->tiles * group);
         if (in.low < in.high)
             kept_scores.maximum[cell + g] = softmax_tile(x, in.low, in.high, &kept_scores.sum[cell + g]);
     }
 }
 
-/* Merges M and L of one query and head from its tiles. The result replaces the values of the first tile. */
+/* Merges M and L of one query and head over its tiles. The results replace the values of the first tile. */
 static void merge_tiles(float *maximum, float *sum, size_t tiles, size_t apart) {
     float M = -kvc_infinity(), L = 0.0f;
     for (size_t t = 0; t < tiles; t++)
@@ -344,7 +347,8 @@ static void noise_end(const struct probabilities_tile *last) {
                   (size_t)mass_of(last)->tiles * KVC_TILE, kept_scores.maximum, kept_scores.sum);
 }
 
-/* Computes M and L of the noisy scores. Keeps the scores of a single query, so that they are computed once. */
+/* Computes M and L of the noisy scores. If there is only one query, keeps its scores, so that they are computed only
+ * once. */
 static void noise_run(struct mass_job *mass) {
     const struct kvc_probabilities *rows = mass->job.rows;
     KVC_ASSERT(rows->heads % rows->kv_heads == 0);
@@ -376,7 +380,7 @@ static void noise_run_whole(struct mass_job *mass) {
     probabilities_run(&mass->job);
 }
 
-/* Accumulates consecutive queries. If `fold` is set, the columns are folded before the first query. */
+/* Accumulates the probabilities of consecutive queries. If `fold` is set, folds the columns before the first query. */
 static void accumulate_some(struct kvc_cpu *cpu, const struct kvc_probabilities *rows, uint32_t column, bool fold,
                             const struct kvc_noise *noise) {
     const uint32_t group = rows->heads / rows->kv_heads;

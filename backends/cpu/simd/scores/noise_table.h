@@ -1,20 +1,20 @@
 /* noise_table.h - template: a table of keyformer's noise for the entries of a decode step. The noise depends only on
- * the seed, the layer, the query head and the key's position, and most entries were there in the previous step. The
- * table therefore keeps the noise by slot, together with the position it belongs to. No change of the lists can make it
- * wrong. */
+ * the seed, the layer, the query head and the key's position, and most entries were already there in the previous step.
+ * So the table keeps the noise of each slot, together with the position for which it was computed. Changes of the lists
+ * therefore cannot make it wrong. */
 #ifndef KVC_SIMD_SCORES_NOISE_TABLE_H
 #define KVC_SIMD_SCORES_NOISE_TABLE_H
 
 #include "backends/cpu/simd/attention/entries.h"
 
 #define NOISE_RECORDS 512u
-#define NOISE_BYTES ((size_t)64 << 20) /* limit of the table; noise beyond it is computed each time */
+#define NOISE_BYTES ((size_t)64 << 20) /* limit for the table; noise that does not fit is computed each time */
 
 struct noise_record {
     const struct kvc_lists *lists;
     uint64_t seed;
-    uint32_t layer, heads, kv_heads, slots; /* slots: of all heads together */
-    size_t at;                              /* offset in values: [slots, 1 + G], position + 1 and then the noise */
+    uint32_t layer, heads, kv_heads, slots; /* slots: number of slots of all heads together */
+    size_t at;                              /* offset in `values` of [slots, 1 + G]: 1 + the position, then the noise */
 };
 
 struct noise_table {
@@ -60,7 +60,7 @@ static float *noise_of(struct kvc_cpu *cpu, const struct kvc_lists *lists, uint3
             table = grow_noise(cpu, 2 * had + 2 * floats);
         if (!table)
             return NULL;
-        /* Old noise is discarded and computed again, because some of its lists may no longer exist. */
+        /* Discards all noise, because some of its lists may no longer exist. It is computed again when needed. */
         memset(table->values, 0, table->used * sizeof(float));
         table->used = table->records = table->missed = 0;
     }

@@ -1,9 +1,8 @@
 /* probability_tiles.h - template: computes the scores of queries with the entries of their session, tile by tile, for
- * the probabilities that policies use. A consumer (rings.h, mass.h, moments.h) starts with a struct probabilities_job,
- * whose callbacks process the scores.
+ * the probabilities that policies use. The job of a consumer (rings.h, mass.h, moments.h) begins with a struct
+ * probabilities_job, whose callbacks process the scores.
  *
- * A task computes a range of tiles of one KV head, or all of its tiles if there is a read list.
- */
+ * A task computes a range of tiles of one KV head, or all of its tiles if there is a read list. */
 #ifndef KVC_SIMD_SCORES_PROBABILITY_TILES_H
 #define KVC_SIMD_SCORES_PROBABILITY_TILES_H
 
@@ -15,8 +14,8 @@
 
 struct probabilities_job;
 
-/* The argument of callbacks: a tile of n entries of head h, from entry `first` on. At the start and the end of a task
- * there is no tile. */
+/* The argument of callbacks: a tile of n entries of head h, from entry `first` on. At the start and at the end of a
+ * task, there is no tile. */
 struct probabilities_tile {
     const struct probabilities_job *job;
     const struct head_entries *head;
@@ -28,27 +27,27 @@ struct probabilities_tile {
 struct probabilities_job {
     struct kvc_cpu *cpu;
     const struct kvc_probabilities *rows;
-    size_t own;             /* floats that the consumer needs for each task */
-    size_t shared;          /* floats for all tasks together, kept until the next operation */
+    size_t own;             /* number of floats that the consumer needs for each task */
+    size_t shared;          /* number of floats for all tasks together, kept until the next operation */
     float *shared_capacity; /* the memory of the shared floats */
-    /* Called at the start of each task, or NULL. Indices low .. high - 1 belong to this task. */
+    /* Called at the start of each task; may be NULL. The task has indices low .. high - 1. */
     void (*start)(const struct probabilities_tile *, uint32_t low, uint32_t high);
-    void (*begin)(const struct probabilities_tile *); /* called at the start of each tile, or NULL */
-    /* Called for each query and tile, with ascending queries. The query sees the entries `seen` in all and the entries
-     * `in` of the tile. s has the scores of its heads in rows s_stride apart. It is readable to the end of the tile;
-     * scores outside `in` are undefined. */
+    void (*begin)(const struct probabilities_tile *); /* called at the start of each tile; may be NULL */
+    /* Called for each tile and query, in ascending order of queries. The query sees the entries `seen` of the list and
+     * the entries `in` of the tile. s has the scores of its heads, in rows s_stride apart. It is readable to the end of
+     * the tile; scores outside of `in` are undefined. */
     void (*take)(const struct probabilities_tile *, uint32_t query, struct seen_range seen, struct seen_range in,
                  const float *s, size_t s_stride);
-    void (*finish)(const struct probabilities_tile *); /* called at the end of each tile, or NULL */
-    /* called at the end of each task, or NULL; if set, a task is a whole head */
+    void (*finish)(const struct probabilities_tile *); /* called at the end of each tile; may be NULL */
+    /* called at the end of each task; may be NULL; if it is set, a task is a whole head */
     void (*end)(const struct probabilities_tile *);
-    const float *known; /* NULL, or the scores of the only query, [H, known_stride] */
+    const float *known; /* the scores of the only query, [H, known_stride], or NULL */
     uint32_t known_stride;
-    bool by_slot; /* true if the order of entries does not matter when all are seen */
-    float cost;   /* vector operations for a vector of scores, without the dot products */
-    /* Set by probabilities_prepare and probabilities_run: */
+    bool by_slot; /* true if the order of entries does not matter when all entries are seen */
+    float cost;   /* number of vector operations for a vector of scores, without the dot products */
+    /* probabilities_prepare and probabilities_run set these members: */
     uint32_t group, d, splits;     /* splits: tasks per head */
-    uint32_t blocks_most, at_once; /* at_once: queries times heads that are scored together */
+    uint32_t blocks_most, at_once; /* at_once: number of queries times heads that are scored together */
     float scale, cap;
     bool many, integers;
 };
@@ -145,7 +144,7 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, struct 
     const struct kvc_entry_format *format = &job->rows->lists->format;
     const enum kvc_type type = side_read_type(format->key.type);
     const unsigned char *const *keys = work->keys;
-    KVC_ASSERT(!job->known || (!job->many && !job->integers)); /* known scores need no keys */
+    KVC_ASSERT(!job->known || (!job->many && !job->integers)); /* if scores are known, no keys are needed */
     if (!job->known)
         head_keys(tile->head, tile->first, tile->n, work->keys);
     if (!job->known && work->rewritten.rows)
@@ -234,8 +233,8 @@ static bool probabilities_prepare(struct probabilities_job *job) {
     job->scale = kvc_score_scale(rows->scoring.scale, job->d);
     job->cap = rows->scoring.cap;
     job->many = (uint64_t)rows->queries * job->group > SMALL_BATCH_QUERIES && !job->known;
-    /* A multiple of the group. If queries are packed, it is also a multiple of SCORE_QUERIES, so that blocks are
-     * aligned. */
+    /* `whole` is a multiple of the group. If queries are packed, it is also a multiple of SCORE_QUERIES, so that blocks
+     * are aligned. */
     const uint32_t whole = job->many ? job->group * (job->group % SCORE_QUERIES ? SCORE_QUERIES : 1) : job->group;
     job->integers = !job->known && kvc_scores_integers(rows->scoring, &rows->lists->format);
     job->at_once = !job->many                ? rows->queries * job->group

@@ -1,9 +1,8 @@
 /* ring_fuse.h - template: fuses the rows of a ring buffer of recent queries into scores.
  *
  * The rows are stored by slot, one after another, and reading them takes longer than adding them. Whole rows are fused,
- * including unused slots, because memory without gaps is read fastest. The result is then put in the order of indices.
- * Rows of logits are put in that order first, because their softmax needs it.
- */
+ * including unused slots, because memory without gaps is read fastest. The result is then put into the order of
+ * indices. Rows of logits are put into this order before they are fused, because their softmax needs it. */
 #ifndef KVC_SIMD_SCORES_RING_FUSE_H
 #define KVC_SIMD_SCORES_RING_FUSE_H
 
@@ -22,7 +21,7 @@ struct fuse_job {
     uint32_t stride;
 };
 
-/* Returns the number of head h's entries at positions below `position`. They come first in the list. */
+/* Returns how many of head h's entries have positions below `position`. They are the first entries of the list. */
 static uint32_t indices_before(const struct kvc_lists *lists, uint32_t h, int64_t position) {
     uint32_t low = 0, high = ((const uint32_t *)lists->count->data)[h];
     while (low < high) {
@@ -35,7 +34,8 @@ static uint32_t indices_before(const struct kvc_lists *lists, uint32_t h, int64_
     return low;
 }
 
-/* F [count] = F + row with one addition each, or the maxima in that order. `first` means that F has no value yet. */
+/* Computes F [count] = F + row with one addition each, or the maxima of F and row. `first` means that F has no value
+ * yet. */
 INLINE void fuse_row_of(float *F, const float *row, size_t count, bool sum, bool first) {
     size_t s = 0;
     for (; s + LANES <= count; s += LANES) {

@@ -11,8 +11,8 @@ struct ring_job {
 };
 
 /* value[e] = sum over the group's heads, ascending from 0, of a value that depends on `kind`: the probability exp(s -
- * M) / L, or s, or 1 if the probability is below `least` and 0 otherwise. If `few` is not NULL, few[e] receives the
- * last of these sums in addition. Rows of s are s_stride apart and reach to the end of the tile. */
+ * M) / L, or s, or 1 if the probability is below `least` and 0 otherwise. If `few` is not NULL, few[e] also receives
+ * the number of probabilities below `least`. Rows of s are s_stride apart and reach to the end of the tile. */
 static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group,
                          const float *maximum, const float *sum, enum kvc_row_kind kind, float least, float *value,
                          float *few) {
@@ -64,7 +64,8 @@ static void fill(float *x, uint32_t n, float value) {
         x[e] = value;
 }
 
-/* With a read list, clears the rows of the queries. The entries that are read are then written tile by tile. */
+/* With a read list, clears the rows of the queries. The values of the entries that are read are then written tile by
+ * tile. */
 static void ring_start(const struct probabilities_tile *tile, uint32_t low, uint32_t high) {
     const uint32_t *order = tile->head->order;
     const uint32_t ring = ring_of(tile)->ring;

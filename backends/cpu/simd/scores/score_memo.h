@@ -1,21 +1,20 @@
 /* score_memo.h - template: stores the scores of the single rows of the last attention call, for policies that need
  * their probabilities right after it. Without it, ring_write would compute each score a second time.
  *
- * A record is valid only for the same, unchanged lists (every operation that changes lists forgets their record), and
- * for a query with identical bits. It holds the row's scores with all entries, by index.
- */
+ * A record is valid only for the same lists if they have not changed (every operation that changes lists forgets their
+ * record), and for a bit-identical query. It has the scores of the row for all entries, by index. */
 #ifndef KVC_SIMD_SCORES_SCORE_MEMO_H
 #define KVC_SIMD_SCORES_SCORE_MEMO_H
 
 #include "backends/cpu/simd/attention/entries.h"
 
-#define MEMO_BYTES ((size_t)4 << 20) /* limit of the memo; scores of longer rows are computed again */
+#define MEMO_BYTES ((size_t)4 << 20) /* limit for the size of the memo; scores of longer rows are computed again */
 
 struct score_record {
     const struct kvc_lists *lists; /* NULL: the record is not valid */
     uint32_t heads, head_size, stride;
     struct kvc_scoring scoring;
-    size_t count, q, scores; /* offsets in `values`: [H_kv] as uint32, [H, d], [H, stride] */
+    size_t count, q, scores; /* offsets in `values` of [H_kv] as uint32, of [H, d], and of [H, stride] */
 };
 
 struct score_memo {
@@ -24,7 +23,7 @@ struct score_memo {
     struct score_record record[];
 };
 
-/* includes one more vector */
+/* leaves room for one more vector */
 INLINE uint32_t memo_stride(uint32_t count) { return (count + 2 * LANES) / LANES * LANES; }
 
 /* Returns a memo for `records` records and `values` floats, with all records invalid. Returns NULL if that exceeds the
@@ -64,7 +63,8 @@ static inline void memo_forget(const struct kvc_cpu *cpu, const struct kvc_lists
             memo->record[i].lists = NULL;
 }
 
-/* Returns the scores [H, *stride] of the only query with all entries of its lists, or NULL. */
+/* Returns the scores [H, *stride] of the only query for all entries of its lists, or NULL if the memo does not have
+ * them. */
 static const float *memo_find(const struct kvc_cpu *cpu, const struct kvc_probabilities *rows, uint32_t *stride) {
     const struct score_memo *memo = cpu->memo;
     const struct kvc_lists *lists = rows->lists;

@@ -5,9 +5,9 @@
 
 #include "backends/cpu/simd/attention/small_batch.h"
 
-#define DOT_HEADS 4 /* queries that are computed together */
+#define DOT_HEADS 4 /* number of queries that are computed together */
 #if LANES == 8
-#define DOT_VECTORS 2 /* vectors of entries that are computed together */
+#define DOT_VECTORS 2 /* number of vectors of entries that are computed together */
 #else
 #define DOT_VECTORS 4
 #endif
@@ -18,8 +18,8 @@
 #define STRETCH_PLACES ((size_t)4096)
 #define STRETCH_OF_ALL ((size_t)8 * DOT_PLACES) /* length of a stretch if one pass covers all channels */
 
-/* to[c * stride + i] = channel c of row i for i < n <= LANES, then 0 up to LANES. rows is [n, padded]. Only the vectors
- * of channels that `wanted` [d / LANES, rounded up] marks are transposed; NULL marks all. */
+/* Sets to[c * stride + i] to channel c of row i for i < n <= LANES, and to 0 for the other i < LANES. rows is [n,
+ * padded]. Transposes only the vectors of channels that `wanted` [d / LANES, rounded up] marks; if it is NULL, all. */
 static void transpose_rows(const float *rows, size_t padded, uint32_t n, const bool *wanted, float *to, size_t stride) {
     for (size_t v = 0; v * LANES < padded; v++) {
         vf block[LANES];
@@ -35,7 +35,7 @@ static void transpose_rows(const float *rows, size_t padded, uint32_t n, const b
     }
 }
 
-/* One channel: its values (`low`: the values for negative queries, only for bounds), and q of DOT_HEADS heads. */
+/* One channel: its values (`low`, only for bounds, has the values for negative queries), and q of DOT_HEADS heads. */
 struct dot_channel {
     const unsigned char *high, *low;
     float q[DOT_HEADS];
@@ -71,15 +71,15 @@ INLINE void prefetch_dots(enum kvc_type type, bool bound, struct dot_ahead *ahea
     }
 }
 
-/* The channels of one pass over a stretch. The first pass begins the sums, the last pass ends them. */
+/* The channels of one pass over a stretch. The first pass starts the sums, and the last pass completes them. */
 struct dot_pass {
     const struct dot_channel *channels;
     uint32_t dims;
     bool begin, end;
 };
 
-/* The results. Except for bounds, each sum of head h is multiplied by factor[h], and top[h] collects the largest sums
- * and nan[h] the lanes that had a NaN. */
+/* The results. For bounds, these are only the sums. Otherwise each sum of head h is multiplied by factor[h], top[h]
+ * collects the largest sums, and nan[h] the lanes that had a NaN. */
 struct dot_results {
     const float *factor;
     float *const *out; /* out[h][place] */
@@ -88,8 +88,8 @@ struct dot_results {
 };
 
 /* Computes n <= DOT_PLACES entries from `place` on: out[h][place + ...] = sum over ascending channels of fma(q, x,
- * sum). The sum starts from 0 in the first pass, otherwise from the old value of out. `part` means that n may be less
- * than DOT_PLACES. */
+ * sum). In the first pass the sum starts from 0, in the others from the old value of out. `part` means that n may be
+ * less than DOT_PLACES. */
 INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part, const struct dot_pass *pass,
                       size_t place, uint32_t n, struct dot_ahead *ahead, const struct dot_results *to) {
     vf sum[DOT_HEADS][DOT_VECTORS];
@@ -134,7 +134,7 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
                 vf_store(out + v * LANES, sum[h][v]);
             else if (left > 0)
                 vf_part_store(out + v * LANES, sum[h][v], left);
-            if (part && pass->end && !bound) /* padding must be neither the largest value nor a NaN */
+            if (part && pass->end && !bound) /* the padding must be neither the largest value nor a NaN */
                 sum[h][v] = vf_select(vm_first(left), sum[h][v], vf_set(-kvc_infinity()));
         }
         if (!pass->end || bound)
@@ -147,7 +147,7 @@ INLINE void dot_strip(enum kvc_type type, bool bound, unsigned heads, bool part,
     }
 }
 
-/* Returns the larger of `most` and the largest lane, or NaN if there was one. */
+/* Returns the larger of `most` and the largest lane, or a NaN if a lane had one. */
 static float larger(float most, vf top, vm nan) {
     float lane[LANES];
     vf_store(lane, top);
@@ -156,8 +156,8 @@ static float larger(float most, vf top, vm nan) {
     return vm_bits(nan) ? kvc_nan() : most;
 }
 
-/* Computes the dot products stretch by stretch, with a few channels per pass. Meanwhile prefetches the values that come
- * next. */
+/* Computes the dot products one stretch after another, with a few channels per pass. Meanwhile prefetches the values
+ * that come next. */
 INLINE void dots_of(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels, uint32_t dims,
                     size_t from, size_t to, const float *factor, float *const *out, float *most) {
     const bool together =
@@ -218,8 +218,8 @@ DOTS_OF(bounds_f32_2, KVC_F32, true, 2)
 DOTS_OF(bounds_f32_3, KVC_F32, true, 3)
 DOTS_OF(bounds_f32_4, KVC_F32, true, 4)
 
-/* Computes out[h][from .. to-1] for up to DOT_HEADS heads. Except for bounds, most[h] becomes the largest of itself and
- * these values. */
+/* Computes out[h][from .. to - 1] for up to DOT_HEADS heads. Except for bounds, most[h] becomes the maximum of its old
+ * value and these values. */
 static void channel_dots(enum kvc_type type, bool bound, unsigned heads, const struct dot_channel *channels,
                          uint32_t dims, size_t from, size_t to, const float *factor, float *const *out, float *most) {
     typedef void dots_fn(const struct dot_channel *, uint32_t, size_t, size_t, const float *, float *const *, float *);

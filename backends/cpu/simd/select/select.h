@@ -1,12 +1,12 @@
 /* select.h - template: select_scores, in which a decode step's query scores entries or pages, and select_scores_reads,
  * which also chooses the entries to read.
  *
- * There are three steps per KV head: scores; exponentials and the sums of tiles; probabilities and their group sum. If
- * there are enough heads for the threads, one task does all three steps for a head, and with reads it also chooses, so
- * that scores and probabilities never leave the core's cache. While it computes, it prefetches the entries that the
- * thread has chosen for another head, which attention reads next, and channels of the head that the thread computes
- * next. Otherwise the steps run one after another, each divided into ranges of tiles.
- */
+ * There are three steps per KV head: compute the scores; compute the exponentials and their sums over tiles; compute
+ * the probabilities and their sum over the group. If there are enough heads for the threads, one task does all three
+ * steps for a head and also chooses the entries to read, so that scores and probabilities never leave the core's cache.
+ * While it computes, it prefetches the entries that the thread has chosen for another head, which attention reads next,
+ * and channels of the head that the thread computes next. Otherwise the steps run one after another, each divided into
+ * ranges of tiles. */
 #ifndef KVC_SIMD_SELECT_SELECT_H
 #define KVC_SIMD_SELECT_SELECT_H
 
@@ -28,7 +28,8 @@ static struct select_head open_choose(const struct select_job *job, const struct
     KVC_ASSERT(head.first <= head.units && (job->reads || head.units <= call->stride));
     head.values = work->own;
     head.probability_stride = call->stride;
-    if (!job->reads) { /* with reads, scores and probabilities are computed when they are needed, and not stored */
+    if (!job->reads) { /* if entries are also chosen, scores and probabilities are computed when needed, and not
+                        * stored */
         head.scores = (float *)kvc_span_data(call->scores) + (size_t)h * call->stride;
         if (call->probabilities.buffer)
             head.probabilities = (float *)kvc_span_data(call->probabilities) + (size_t)h * job->group * call->stride;

@@ -10,19 +10,19 @@
 struct select_job {
     struct kvc_cpu *cpu;
     const struct kvc_select_scores *call;
-    const struct kvc_select_reads *reads; /* NULL: compute only scores */
+    const struct kvc_select_reads *reads; /* NULL: only scores are computed */
     uint32_t group, d, splits, step;      /* step: 0 for all steps, or 1 to 3 */
     uint32_t units_most, tiles_most, blocks_most;
-    bool paged; /* pages are scored, not entries */
+    bool paged; /* true if pages are scored instead of entries */
     unsigned char *shared;
     size_t shared_bytes;
-    struct select_prefetch *ahead; /* [threads], with reads */
+    struct select_prefetch *ahead; /* [threads]; used if entries are also chosen */
 };
 
-/* Values of one head if splits is 1, otherwise of all heads. e[h * row + i] belongs to query head h and unit i (an
- * entry or a page). */
+/* Values of one head if splits is 1, otherwise of all heads. e[h * row + i] belongs to query head h and unit i. A unit
+ * is an entry or a page. */
 struct select_values {
-    float *e, *most, *sum; /* [heads, row]; [heads, splits], NaN if a score is NaN; [heads, tiles] */
+    float *e, *most, *sum; /* e [heads, row]; most [heads, splits], NaN if a score is NaN; sum [heads, tiles] */
 };
 
 struct select_work {
@@ -31,7 +31,7 @@ struct select_work {
     int32_t *channel_keys;               /* [d + one vector] */
     uint32_t *channel;                   /* [dims] */
     struct dot_channel *dots;            /* [d] */
-    float *factor, *most;                /* [G]; factor later holds the factors of the exponentials */
+    float *factor, *most;                /* [G]; `factor` later holds the factors of the exponentials */
     int32_t *read_keys;                  /* scratch memory of read_head */
     struct integer_work integer;
     struct rewritten rewritten;
@@ -82,10 +82,11 @@ static size_t lay_out_choose(const struct select_job *job, struct select_work *w
 /* One head of the call. */
 struct select_head {
     struct head_entries entries;
-    uint32_t h, page, units;       /* page: entries per unit */
-    uint32_t low, first;           /* the first entry that is seen; the first unit that contains one */
-    struct select_values values;   /* begin at the head's first query head */
-    float *scores, *probabilities; /* destinations; probabilities may be NULL */
+    uint32_t h, page, units;       /* page: number of entries per unit */
+    uint32_t low, first;           /* low: the first entry that is seen; first: the first unit that contains such an
+                                    * entry */
+    struct select_values values;   /* these begin at the head's first query head */
+    float *scores, *probabilities; /* where the results go; probabilities may be NULL */
     size_t probability_stride;
 };
 

@@ -6,7 +6,7 @@
 #include "core/base/integers.h"
 #include "backends/cpu/simd/select/select_job.h"
 
-/* Returns the number of entries of a unit that are seen. */
+/* Returns the number of a unit's entries that are seen. */
 static float seen_places(const struct select_head *head, uint32_t unit) {
     const uint64_t from = (uint64_t)unit * head->page, to = from + head->page;
     const uint64_t low = kvc_max_u64(head->low, from);
@@ -28,7 +28,7 @@ static float tile_exponentials(const struct select_head *head, float *e, uint32_
     }
     for (uint32_t i = from; i < low; i++)
         e[i] = -kvc_infinity();
-    for (uint32_t i = high; i < to; i++) /* inside the padding of the row */
+    for (uint32_t i = high; i < to; i++) /* this memory is within the padding of the row */
         e[i] = -kvc_infinity();
     exps_below(e + from, to - from, M);
     for (uint32_t i = from; i < to; i += KVC_LANES) {
@@ -93,7 +93,7 @@ static float join_sink(const struct select_job *job, const struct select_head *h
     return L;
 }
 
-/* Computes the factor of each query head's exponentials. Also sets e of units that are not seen. */
+/* Computes the factor of each query head's exponentials. Also sets e of the units that are not seen. */
 static void head_shares(const struct select_job *job, const struct select_head *head, float *share, uint32_t from,
                         uint32_t to) {
     const struct kvc_select_scores *call = job->call;
@@ -116,7 +116,7 @@ static void head_shares(const struct select_job *job, const struct select_head *
     }
 }
 
-/* Computes the scores of the units from .. to-1, and their probabilities if the head has a destination for them. */
+/* Computes the scores of units from .. to - 1, and their probabilities if the head has memory for them. */
 static void group_probabilities(const struct select_job *job, const struct select_head *head, const float *share,
                                 uint32_t from, uint32_t to) {
     const size_t row = select_row(job), stride = head->probability_stride;

@@ -1,5 +1,5 @@
-/* select_reads.h - template: select_reads writes the best entries, or those of the best pages, as ascending read lists.
- */
+/* select_reads.h - template: select_reads writes the best entries, or the entries of the best pages, as ascending read
+ * lists. */
 #ifndef KVC_SIMD_SELECT_SELECT_READS_H
 #define KVC_SIMD_SELECT_SELECT_READS_H
 
@@ -9,8 +9,8 @@
 
 #define SAMPLE 512u
 
-/* Returns the result of `threshold`, given that it is in low .. high. Only the bits after the common leading bits are
- * searched. */
+/* Returns the result of `threshold`, given that it is in low .. high. Searches only the bits after the leading bits
+ * that low and high have in common. */
 static int32_t threshold_between(const int32_t *keys, uint32_t n, uint32_t top, int32_t low, int32_t high) {
     if (low == high)
         return low;
@@ -46,7 +46,7 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     top -= count_above(keys, n, high);
     n = keys_between(keys, n, low, high, rest);
     while (low < high && n > 4 * LANES) {
-        /* middle: the lowest value in which this bit is 1 */
+        /* middle: the lowest value in low .. high in which this bit is 1 */
         const int first = 31 - __builtin_clz((uint32_t)low ^ (uint32_t)high);
         const uint32_t below = (uint32_t)high & ~((1u << first) - 1);
         const int32_t middle = first == 31 ? 0 : (int32_t)below;
@@ -62,20 +62,20 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     return threshold_between(rest, n, top, low, high);
 }
 
-/* Data that a thread prefetches while it computes without reading memory. First, the entries chosen for its previous
- * head, starting with number `next`. Second, bytes at .. end - 1 of each channel [dims] of its next head, one piece of
- * each channel after another. */
+/* Data that a thread prefetches while it computes without reading memory: first the entries chosen for its previous
+ * head, from number `next` on; then bytes at .. end - 1 of each channel [dims] of its next head, one piece of each
+ * channel in turn. */
 struct select_prefetch {
     struct head_entries chosen;
     uint32_t next, dims, channel;
     const struct dot_channel *channels;
     size_t at, end;
-    unsigned heads; /* number of heads whose entries the thread has chosen */
+    unsigned heads; /* number of heads for which the thread has chosen entries */
 };
 
 #define ENTRIES_AT_ONCE 4u
 #define CHANNEL_BYTES_AT_ONCE 1024u
-/* limit, so that the prefetched channels fit in the cache beside this head's data */
+/* limit, so that the prefetched channels and this head's data fit in the cache together */
 #define CHANNEL_BYTES_AHEAD ((size_t)256 << 10)
 
 static void prefetch_next(struct select_prefetch *ahead) {
@@ -104,11 +104,11 @@ struct unit_scores {
     const float *e, *factor;
     size_t stride;
     uint32_t rows;
-    struct select_prefetch *ahead; /* data to prefetch meanwhile, or NULL */
+    struct select_prefetch *ahead; /* what to prefetch meanwhile, or NULL */
 };
 
-/* Units that include the best ones, ascending, and their keys, padded with INT32_MIN to a whole vector. The key of the
- * last of the best units lies from low to high. */
+/* Units, ascending, among which the best ones are, and their keys, padded with INT32_MIN to a whole vector. The lowest
+ * key of the best units is in low .. high. */
 struct candidates {
     int32_t *key, *unit; /* [keys_capacity] */
     uint32_t count;
@@ -200,7 +200,7 @@ static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32
 }
 
 /* Writes the entries of the `top` best candidates, ascending. Each unit has `page` entries. Among candidates whose key
- * is `bound`, the lowest units are taken. The last of these leaves out its last `cut` entries. Overwrites the
+ * is `bound`, the lowest units are taken, and the last of them leaves out its last `cut` entries. Overwrites the
  * candidates. */
 static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32_t page, uint32_t places, uint32_t cut,
                              int32_t bound, uint32_t *next) {
@@ -215,7 +215,7 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
             if (--equal == 0)
                 last = (uint32_t)from->unit[i + (unsigned)__builtin_ctz(same)];
         }
-        chosen += vi_append(from->unit + chosen, unit, bits); /* overwrites only candidates that were read before */
+        chosen += vi_append(from->unit + chosen, unit, bits); /* overwrites only candidates that have been read */
     }
     if (page == 1) {
         memcpy(next, from->unit, chosen * sizeof *next);
@@ -224,7 +224,7 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     for (uint32_t i = 0; i < chosen; i++) {
         const uint32_t unit = (uint32_t)from->unit[i], first = unit * page;
         const uint32_t count = kvc_min_u32(places - first, page) - (unit == last ? cut : 0);
-        /* a whole vector fits: indices ascend, so no more than `first` of them were written before */
+        /* There is room for a whole vector: indices ascend, so at most `first` of them have been written. */
         if (page <= LANES && first + LANES <= places) {
             vi_store(next, vi_add(vi_ascending(), vi_set((int32_t)first)));
             next += count;
@@ -235,14 +235,15 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     return next;
 }
 
-/* Writes to `next` which entries of a head with `places` entries are read, ascending. Returns the address after them.
+/* Writes to `next`, ascending, which entries are read of a head with `places` entries. Returns the address after them.
  * keys [3, keys_capacity(n)] is scratch. */
 static uint32_t *select_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
                                int32_t *keys, uint32_t *next) {
     const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
     const uint32_t local = call->local < places ? (uint32_t)call->local : places, n = units - local;
-    const uint64_t wanted = call->top > local ? call->top - local : 0; /* number of units, or of entries of pages */
-    const uint32_t last = places - (units - 1) * page;                 /* entries of the last unit */
+    /* number of units to read, or of entries of pages */
+    const uint64_t wanted = call->top > local ? call->top - local : 0;
+    const uint32_t last = places - (units - 1) * page; /* number of entries in the last unit */
     uint64_t top = call->whole ? wanted : (wanted + page - 1) / page;
     if (wanted >= (call->whole || page == 1 ? n : places)) {
         next = count_up(next, 0, places - local);
@@ -255,7 +256,7 @@ static uint32_t *select_places(const struct kvc_select_reads *call, const struct
         int32_t *rest = from.unit + keys_capacity(n);
         int32_t bound = threshold_among(from.key, from.count, (uint32_t)top, from.low, from.high, rest);
         if (!call->whole && page > 1) {
-            /* number of candidates that rank before the last page, or `top` if the last page is complete or no
+            /* number of candidates that rank before the last page; `top` if the last page is complete or is not a
              * candidate */
             uint32_t before = (uint32_t)top;
             if (partial && (uint32_t)from.unit[from.count - 1] == n - 1) {
@@ -272,11 +273,11 @@ static uint32_t *select_places(const struct kvc_select_reads *call, const struct
     return count_up(next, places - local, local);
 }
 
-/* Returns the sum of a query head's probabilities over the indices [count] that are read, times factor, as a 32-lane
+/* Returns the sum of a query head's probabilities over the `count` indices that are read, times factor, as a 32-lane
  * sum. */
 static float probability_of_reads(const uint32_t *index, uint32_t count, const float *probability, float factor,
                                   struct select_prefetch *ahead) {
-    float some[KVC_TILE]; /* long enough that the first values are stored before they are loaded */
+    float some[KVC_TILE]; /* large enough that the first values have been stored when they are loaded */
     vf lane[LANE_VECTORS];
     UNROLL
     for (unsigned f = 0; f < LANE_VECTORS; f++)
@@ -296,8 +297,8 @@ static float probability_of_reads(const uint32_t *index, uint32_t count, const f
     return sum_lanes(lane);
 }
 
-/* Writes the read list of head h, and alpha of its query heads. Probabilities are in rows probability_stride apart and
- * are multiplied by factor [G]. */
+/* Writes the read list of head h, and alpha of its query heads. Rows of probabilities are probability_stride floats
+ * apart and are multiplied by factor [G]. */
 static void read_head(const struct kvc_select_reads *call, uint32_t h, const struct unit_scores *scores,
                       const float *probabilities, size_t probability_stride, const float *factor, int32_t *keys) {
     const uint32_t places = places_of(call->lists, call->view, h), group = call->heads / call->lists->kv_heads;

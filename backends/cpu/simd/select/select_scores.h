@@ -44,7 +44,7 @@ static float channel_factor(const struct select_job *job, const struct select_wo
     return kvc_div(1.0f, kvc_sqrt(kvc_score_span(job->call->scoring.scale, job->d) * kvc_div(a, b)));
 }
 
-/* Returns the sides of a channel that bounds read: 1 for low, 2 for high, 3 for both. */
+/* Returns which sides of a channel the bounds read: 1 for low, 2 for high, 3 for both. */
 static unsigned sides_of(const struct select_job *job, const float *q, uint32_t c) {
     unsigned sides = 0;
     for (uint32_t g = 0; g < job->group; g++)
@@ -67,7 +67,7 @@ static uint32_t point_channels(const struct select_job *job, struct select_work 
         const size_t from = ((size_t)h * job->d + c) * call->pages->stride * (call->pages->type == KVC_F16 ? 2 : 4);
         work->dots[i].high = (const unsigned char *)call->pages->high->data + from;
         work->dots[i].low = call->pages->low ? (const unsigned char *)call->pages->low->data + from : NULL;
-        if (bound) { /* a side that no head needs is not read */
+        if (bound) { /* if no head needs a side, it is not read */
             const unsigned sides = sides_of(job, q, c);
             work->dots[i].high = sides & 2u ? work->dots[i].high : work->dots[i].low;
             work->dots[i].low = sides & 1u ? work->dots[i].low : work->dots[i].high;
@@ -81,8 +81,8 @@ static uint32_t point_channels(const struct select_job *job, struct select_work 
     return dims;
 }
 
-/* Computes e of the units from .. to-1 for the heads g .. g + some - 1. Keys that are not stored in pages are
- * transposed first. */
+/* Computes e of units from .. to - 1 for heads g .. g + some - 1. Keys that are not stored in pages are transposed
+ * first. */
 static void dots_of_heads(const struct select_job *job, const struct select_work *work, const struct select_head *head,
                           uint32_t dims, uint32_t g, unsigned some, uint32_t from, uint32_t to, const bool *wanted,
                           float *most) {
@@ -109,7 +109,7 @@ static void dots_of_heads(const struct select_job *job, const struct select_work
     }
 }
 
-/* Returns the largest of x [from .. to-1]: -inf if there are none, NaN if one is NaN. */
+/* Returns the largest of x [from .. to - 1], -inf if there are none, or a NaN if one of them is. */
 static float largest(const float *x, uint32_t from, uint32_t to) {
     vf top = vf_set(-kvc_infinity());
     vm nan = vf_is_nan(top);
@@ -132,7 +132,7 @@ static float largest(const float *x, uint32_t from, uint32_t to) {
     return vm_bits(nan) ? kvc_nan() : most;
 }
 
-/* Computes the exact scores of the first n of work->keys for all heads of the group. `known` keys are set. */
+/* Computes the exact scores of the first n of work->keys for all heads of the group. The first `known` keys are set. */
 static void score_tile(const struct select_job *job, struct select_work *work, uint32_t n, uint32_t known) {
     const struct kvc_select_scores *call = job->call;
     const float scale = kvc_score_scale(call->scoring.scale, job->d);
@@ -170,7 +170,7 @@ static void score_units(const struct select_job *job, struct select_work *work, 
                 pad_query(work->q + g * padded_size(d), q + (size_t)g * d, d);
         if (work->integer.kernels)
             integer_queries_end(&work->integer.queries, group, d);
-        /* known: number of keys that are set, of this tile and the next */
+        /* known: number of keys that are set, for this tile and the next */
         for (uint32_t p = from, n, known = 0; p < to; p += n) {
             const uint32_t more = kvc_min_u32(to - p, 2 * KVC_TILE);
             n = KVC_TILE - p % KVC_TILE < to - p ? KVC_TILE - p % KVC_TILE : to - p;
@@ -189,7 +189,7 @@ static void score_units(const struct select_job *job, struct select_work *work, 
         return;
     }
     bool wanted[256] = {
-        false}; /* d / LANES elements are used; heads with more than 256 channels transpose all of them */
+        false}; /* only d / LANES elements are used; heads with more than 256 channels transpose all channels */
     if (call->kind != KVC_SCORE_PAGE_BOUND)
         find_channels(job, work, q);
     for (uint32_t g = 0; g < group && call->kind != KVC_SCORE_PAGE_BOUND; g++)
