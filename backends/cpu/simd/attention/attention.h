@@ -1,11 +1,11 @@
-/* attention.h - template: the attention operation: its division into tasks (task.h). */
+/* attention.h - template: the attention operation, and its division into tasks (task.h). */
 #ifndef KVC_SIMD_ATTENTION_ATTENTION_H
 #define KVC_SIMD_ATTENTION_ATTENTION_H
 
 #include "backends/cpu/simd/attention/task.h"
 
-#define BLOCK_QUERIES 384u /* limit for the queries that share a packed tile */
-/* limit for the tile results of a unit, met by smaller blocks of rows if possible */
+#define BLOCK_QUERIES 384u /* largest number of queries that share a packed tile */
+/* limit for the size of a unit's tile results; blocks of rows are made smaller to stay below it if possible */
 #define PARTIAL_BYTES ((size_t)16 << 20)
 
 /* Divides the call into tasks. Returns the work in vector operations. */
@@ -70,13 +70,14 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
     return work;
 }
 
-/* Makes a score record for every segment that has one row and sees all of its lists. Returns NULL if there is none. */
+/* Makes a score record for every segment that has one row, if the row sees all entries of its lists. Returns NULL if
+ * there is no such segment. */
 static struct score_memo *plan_memo(const struct attention_job *job) {
     const struct kvc_attention *call = job->call;
     const uint32_t *causal_offset = kvc_span_data(call->causal_offset);
     const size_t q_size = (size_t)call->heads * call->head_size;
     struct score_memo *memo = NULL;
-    for (int made = 0; made < 2; made++) { /* the first round counts, the second fills in */
+    for (int made = 0; made < 2; made++) { /* the first pass counts the records, the second fills them */
         size_t values = 0, wanted = 0;
         for (size_t i = 0; i < call->segment_count; i++) {
             const struct kvc_segment *segment = &call->segments[i];
@@ -128,7 +129,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
         counters = (units * sizeof *job.unfinished + 63) / 64 * 64;
     }
     job.shared_total = plan_bytes + counters + units * job.shared_bytes;
-    /* The scratch memory may have moved when it grew, so the arrays are placed again. */
+    /* The arrays are placed again, because the scratch memory may have moved when it grew. */
     unsigned char *scratch = kvc_cpu_scratch(cpu, 0, job.shared_total + lay_out(&job, &work, NULL));
     if (!scratch)
         return;
@@ -141,7 +142,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
         for (size_t n = (size_t)job.plan[i].blocks * call->kv_heads; n > 0; n--)
             atomic_init(&job.unfinished[unit++], job.plan[i].splits);
     job.memo = plan_memo(&job);
-    /* the thread that prefetched a head's entries in a select operation reads that head */
+    /* if a thread has prefetched a head's entries in a select operation, the same thread reads that head */
     stealing_run(cpu, threads_for(cpu, vectors), job.tasks, attention_task, &job);
 }
 

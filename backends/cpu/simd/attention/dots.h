@@ -1,10 +1,10 @@
-/* dots.h - template: scores of many queries with heads of 64 channels, for 16 registers of eight floats.
+/* dots.h - template: scores of many queries for heads of 64 channels, on CPUs with 16 registers of eight floats.
  *
- * The 64 channels of a query stay in eight registers for all keys. Each multiply-add reads its key from memory, so the
- * only other instructions are the additions of lanes. The lanes lie side by side in a vector, as in small_batch.h.
+ * The 64 channels of a query stay in eight registers for all keys. Each multiply-add reads its key as a memory operand,
+ * so the only other instructions are additions of lanes. The lanes lie side by side in a vector, as in small_batch.h.
  * Eight dot products go through the last three levels of the tree together, beginning as soon as two of them are ready,
- * and only the scores are stored. gemm.h would need 26 loads and six stores beside 24 multiply-adds. Keys are
- * dequantized but not packed. This file is empty for other vector widths, where gemm.h has enough registers. */
+ * and only the scores are stored. gemm.h would need 26 loads and six stores for 24 multiply-adds. Keys are dequantized
+ * but not packed. For other vector widths, this file defines nothing, because gemm.h then has enough registers. */
 #ifndef KVC_SIMD_ATTENTION_DOTS_H
 #define KVC_SIMD_ATTENTION_DOTS_H
 
@@ -33,7 +33,7 @@ INLINE vf dot_lanes(const vf *q, const float *key, bool zeros) {
     return vf_add(pair[0], pair[1]);
 }
 
-/* Computes dot products with keys 0, 1, 4 and 5 of eight keys. Two lanes of each remain to be added. */
+/* Computes dot products with keys 0, 1, 4 and 5 of eight keys. Two lanes of each dot product remain to be added. */
 INLINE vf dot_quad(const vf *q, const float *keys, bool zeros) {
     vf x = dot_lanes(q, keys, zeros);
     x = vf_tree_4(x, dot_lanes(q, keys + 4 * DOT_CHANNELS, zeros));

@@ -9,7 +9,7 @@
 #include "backends/cpu/simd/integers/integers.h"
 #include "backends/cpu/simd/lanes/lanes.h"
 
-/* Below this number of vector operations, waking the threads costs more time than it saves (some microseconds). */
+/* With fewer vector operations, waking the threads (some microseconds) costs more time than it saves. */
 #define POOL_WORK 10000.0
 
 INLINE struct kvc_threads *threads_for(const struct kvc_cpu *cpu, double vector_operations) {
@@ -45,8 +45,8 @@ INLINE vf exp_not_above_zero(vf x) {
     return x;
 }
 
-/* Replaces x [vectors] by exp(x - most). No x is above `most`. If `lane` is not NULL, also adds the factor *places
- * times vector i to lane[i % LANE_VECTORS], in ascending order of i. If `places` is NULL, the factor is 1. */
+/* Replaces x [vectors] by exp(x - most). No x may be above `most`. If `lane` is not NULL, also adds vector i of the
+ * result to lane[i % LANE_VECTORS], in ascending order of i, multiplied by *places or, if `places` is NULL, by 1. */
 INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
     UNROLL
     for (unsigned i = 0; i < vectors; i += 4) {
@@ -138,7 +138,7 @@ static NEVER_INLINE vf entry_packed_load(enum kvc_type type, const unsigned char
     return vf_load(x + (c - first));
 }
 
-/* Loads the first n < LANES of these channels, the last ones of the row, followed by +0. */
+/* Loads the first n of LANES such channels, the last ones of the row, followed by +0. */
 INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c, size_t n) {
     if (type == KVC_F32)
         return vf_part_load((const float *)(const void *)row + c, n);
@@ -148,15 +148,17 @@ INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c
         return entry_packed_load(type, row, c, c + n);
     const unsigned char *group = row + c / KVC_Q8_GROUP * Q8_BYTES;
     const vf x = vf_mul(vf_set(half_load(group)), vf_part_load_i8(group + 2 + c % KVC_Q8_GROUP, n));
-    return vf_select(vm_first(n), x, vf_zero()); /* a NaN scale would make the padding NaN */
+    return vf_select(vm_first(n), x, vf_zero()); /* if the scale is a NaN, the padding would be NaN, too */
 }
 
 /* The location of one head's entries. */
 struct head_entries {
-    const uint32_t *order, *index; /* order: slots by index; index: the read list; NULL: element i is i */
-    const int32_t *position;       /* by slot; NULL: positions are equal to slots */
+    const uint32_t *order, *index; /* order: slots by index; index: the read list; if both are NULL, element i is in
+                                    * slot i */
+    const int32_t *position;       /* positions by slot; NULL: positions equal slots */
     const unsigned char **block;   /* [head_block_count]: the blocks' keys, then their values */
-    uint32_t count, places;        /* entries in the list; entries in the read list, or `count` if there is none */
+    uint32_t count, places;        /* count: entries in the list; places: entries in the read list, or `count` if there
+                                    * is none */
     uint32_t blocks;
     size_t key_bytes, value_bytes;
 };
@@ -215,7 +217,7 @@ INLINE const unsigned char *slot_value(const struct head_entries *head, uint32_t
 /* Writes the addresses of the keys of n entries, from entry `place` on. */
 static inline void head_keys(const struct head_entries *head, uint32_t place, uint32_t n, const unsigned char **keys) {
     if (!head->order && !head->index) {
-        for (uint32_t i = 0, end; i < n; i = end) { /* a block at a time */
+        for (uint32_t i = 0, end; i < n; i = end) { /* handles one block at a time */
             const unsigned char *key = slot_key(head, place + i);
             end = kvc_min_u32(n, (uint32_t)kvc_round_up(place + i + 1, KVC_BLOCK) - place);
             for (uint32_t j = i; j < end; j++, key += head->key_bytes)
@@ -230,7 +232,7 @@ static inline void head_keys(const struct head_entries *head, uint32_t place, ui
     }
 }
 
-/* Returns one past the highest slot in order [count]. The result is `count` if the first slots are the ones in use. */
+/* Returns 1 + the highest slot in order [count]. If this is `count`, the first slots are the ones in use. */
 static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
     vi top = vi_set(-1);
     int32_t lane[LANES], most = -1;
@@ -254,7 +256,7 @@ static inline struct seen_range head_seen(const struct head_entries *head, int32
                                           uint32_t window) {
     const uint32_t indices = causal_offset < head->count ? head->count - causal_offset : 0;
     struct seen_range seen = {0, head->places};
-    if (head->index) { /* find the first entry with index >= indices */
+    if (head->index) { /* finds the first entry with index >= indices */
         uint32_t low = 0;
         while (low < seen.high) {
             const uint32_t middle = low + (seen.high - low) / 2;
@@ -266,7 +268,7 @@ static inline struct seen_range head_seen(const struct head_entries *head, int32
     } else {
         seen.high = indices;
     }
-    if (window) { /* find the first entry with position > position - window */
+    if (window) { /* finds the first entry with position > position - window */
         uint32_t low = 0, high = seen.high;
         const int64_t past = (int64_t)position - (int64_t)window;
         while (low < high) {

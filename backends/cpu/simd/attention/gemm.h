@@ -1,19 +1,19 @@
-/* gemm.h - template: one tile of attention for many queries that share a KV head (chunks of a prompt).
+/* gemm.h - template: one tile of attention for many queries that share a KV head, as in chunks of a prompt.
  *
  * Keys and values of the tile are dequantized and packed once. Scores are computed for STRIP entries at a time. The 32
  * lanes of the dot product are computed one after another, in bit-reversed order, so that lanes that the tree adds to
- * each other are consecutive. A few lanes are summed in registers and the rest on a stack. Nearly all instructions are
- * therefore fmas on full vectors. Stores to the stack cost more than additions, because the CPU has separate ports for
- * additions. For this reason, the registers hold few queries and many lanes. Outputs are an ordinary outer product of
- * MIX_QUERIES queries' weights and MIX_VECTORS vectors of value channels. */
+ * each other are consecutive. A few lanes are summed in registers, and the rest on a stack in memory. Thus nearly all
+ * instructions are multiply-adds of full vectors. Stores to the stack cost more than additions, because the CPU has
+ * separate ports for additions. For this reason, the registers hold few queries and many lanes. Outputs are computed as
+ * an ordinary outer product of the weights of MIX_QUERIES queries and MIX_VECTORS vectors of value channels. */
 #ifndef KVC_SIMD_ATTENTION_GEMM_H
 #define KVC_SIMD_ATTENTION_GEMM_H
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/dots.h"
 
-/* A call of score_strip computes SCORE_QUERIES times SCORE_VECTORS vectors of scores. SCORE_LANES lanes (2 or 4) are
- * summed in registers, which takes two or three times as many vectors. */
+/* A call of score_strip computes SCORE_QUERIES times SCORE_VECTORS vectors of scores. It sums SCORE_LANES lanes in
+ * registers: 2 lanes need two, 4 lanes three times this number of registers. */
 #if LANES == 16
 #define SCORE_QUERIES 2
 #define SCORE_VECTORS 4
@@ -28,24 +28,25 @@
 #define SCORE_LANES 2
 #endif
 #define SCORE_SUMS (SCORE_QUERIES * SCORE_VECTORS)
-#define SCORE_LEVELS (SCORE_LANES == 4 ? 3 : 4) /* levels of the tree on the stack */
-#define STRIP (SCORE_VECTORS * LANES)           /* entries computed at a time */
+#define SCORE_LEVELS (SCORE_LANES == 4 ? 3 : 4) /* number of tree levels that are summed on the stack */
+#define STRIP (SCORE_VECTORS * LANES)           /* number of entries computed at a time */
 #define MIX_QUERIES (LANES_REGISTERS == 32 ? 12u : 6u)
 #define MIX_VECTORS 2
 #define MIX_CHANNELS (MIX_VECTORS * LANES)
 #define SMALL_BATCH_QUERIES 8 /* up to this number of queries per KV head, tiles are not packed */
-#define QUERIES_AT_ONCE 48    /* queries whose scores stay in L2: a multiple of 12 */
+#define QUERIES_AT_ONCE 48    /* number of queries whose scores stay in L2; a multiple of 12 */
 
-/* Number of channels of a packed key or query: d rounded up to a multiple of 32. Padding is the same as in
+/* Number of channels of a packed key or query: d rounded up to a multiple of 32. The padding has the same values as in
  * small_batch.h. */
 INLINE size_t packed_size(size_t d) { return (d + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
 INLINE size_t value_size(size_t d) { return (d + MIX_CHANNELS - 1) / MIX_CHANNELS * MIX_CHANNELS; }
 
-/* Returns the index of channel c in a packed key: lanes in bit-reversed order, each with all of its channels. */
+/* Returns the index of channel c in a packed key, which has the lanes in bit-reversed order, each with all of its
+ * channels. */
 static inline size_t packed_index(size_t c, size_t d) {
     static const unsigned char reversed[KVC_LANES] = {0, 16, 8, 24, 4, 20, 12, 28, 2, 18, 10, 26, 6, 22, 14, 30,
                                                       1, 17, 9, 25, 5, 21, 13, 29, 3, 19, 11, 27, 7, 23, 15, 31};
-    return reversed[c % KVC_LANES] * (packed_size(d) / KVC_LANES) + c / KVC_LANES; /* this mapping is its own inverse */
+    return reversed[c % KVC_LANES] * (packed_size(d) / KVC_LANES) + c / KVC_LANES; /* the mapping is its own inverse */
 }
 
 /* Packs SCORE_QUERIES queries of d floats to [packed_size(d)][SCORE_QUERIES], or to the layout of dots.h. A pointer to
@@ -151,8 +152,8 @@ INLINE void score_add(vf *sum, const vf *other) {
         sum[i] = vf_add(sum[i], other[i]);
 }
 
-/* s[i * KVC_TILE + 0 .. STRIP - 1] = scale * dot of query i with the strip's keys. `zeros` gives a dot product of zero
- * its correct sign: a lane then begins with +0 instead of its first product. */
+/* Sets s[i * KVC_TILE + 0 .. STRIP - 1] to scale * dot of query i with the strip's keys. `zeros` gives a dot product of
+ * zero the correct sign: each lane then begins with +0 instead of its first product. */
 INLINE void score_strip(const float *strip, const float *q, size_t depth, size_t unrolled, bool zeros, float scale,
                         float *s) {
     const size_t keys = depth * STRIP, queries = depth * SCORE_QUERIES;
@@ -208,8 +209,8 @@ INLINE score_strip_function *score_strip_of(size_t depth, bool zeros) {
     return depth == 2 ? score_strip_2 : depth == 3 ? score_strip_3 : depth == 4 ? score_strip_4 : score_strip_any;
 }
 
-/* o[i, 0 .. n*LANES) = fma(p[i, j], v[j], o) for j = low .. high - 1 ascending and i < queries; `fresh`: from 0. v is
- * [KVC_TILE][MIX_CHANNELS], and rows of o are o_stride apart. */
+/* Sets o[i, 0 .. n*LANES) to fma(p[i, j], v[j], o) for j = low .. high - 1 ascending and i < queries. With `fresh`, o
+ * starts from 0. v is [KVC_TILE][MIX_CHANNELS], and rows of o are o_stride apart. */
 INLINE void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low, uint32_t high, const float *p,
                       bool fresh, float *o, size_t o_stride) {
     vf sum[MIX_QUERIES][MIX_VECTORS];
@@ -254,7 +255,8 @@ MIX_BLOCK(mix_third_half, MIX_QUERIES / 3, 1)
 MIX_BLOCK(mix_one, 1, MIX_VECTORS)
 MIX_BLOCK(mix_one_half, 1, 1)
 
-/* Computes all channels for `queries` queries (MIX_QUERIES, a third of it, or 1) over entries low .. high - 1. */
+/* Computes all channels of the outputs of `queries` queries (MIX_QUERIES, a third of that, or 1) over entries low ..
+ * high - 1. */
 static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low, uint32_t high, const float *p,
                         bool fresh, float *o, size_t o_stride) {
     for (size_t c = 0; c < o_stride; c += MIX_CHANNELS, v += (size_t)KVC_TILE * MIX_CHANNELS) {
@@ -268,19 +270,19 @@ static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low
     }
 }
 
-/* Mixes a block of queries that see different ranges `in`. Entries that all queries see are mixed for all together; the
- * others for each query alone. */
+/* Sums the values for a block of queries that see different ranges `in`. Entries that all queries see are added for all
+ * queries together; other entries are added for each query alone. */
 static void mix_ragged(unsigned queries, const struct seen_range *in, const float *v, size_t d, const float *p,
                        float *o, size_t o_stride) {
     uint32_t low = 0, high = KVC_TILE;
-    bool fresh = true; /* true: no query begins below the common range */
+    bool fresh = true; /* true if no query's range begins before the common range */
     for (unsigned i = 0; i < queries; i++) {
         low = kvc_max_u32(in[i].low, low);
         high = kvc_min_u32(in[i].high, high);
     }
     for (unsigned i = 0; i < queries; i++)
         fresh = fresh && in[i].low == low;
-    if (low >= high) { /* nothing in common, perhaps because a query sees nothing in this tile */
+    if (low >= high) { /* there is no common range, perhaps because a query sees nothing in this tile */
         for (unsigned i = 0; i < queries; i++)
             if (in[i].low < in[i].high)
                 mix_queries(1, v, d, in[i].low, in[i].high, p + i * KVC_TILE, true, o + i * o_stride, o_stride);
@@ -326,17 +328,17 @@ static void gemm_scores(const float *keys, const float *q, uint32_t count, const
         }
 }
 
-/* The `count` keys of the next tile. Prefetching needs their addresses, because neither keys nor values follow the
- * memory that is being read. */
+/* The keys of the next tile, `count` of them. Prefetching needs their addresses, because neither keys nor values follow
+ * the memory that is being read. */
 struct gemm_ahead {
     const unsigned char *const *keys;
     uint32_t count;
     size_t value_offset, row_bytes;
 };
 
-/* Prefetches a share of the next tile, proportional to queries from .. to - 1 of `count`, and the `floats` floats at o
- * that will be stored next. The work is divided because prefetching everything at once would fill the processor's line
- * fill buffers. */
+/* While queries from .. to - 1 of `count` are computed, prefetches the corresponding part of the next tile, and the
+ * `floats` floats at o that will be stored next. Prefetching everything at once would fill the processor's line fill
+ * buffers. */
 INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_t to, uint32_t count, const float *o,
                           size_t floats) {
     const size_t bytes = ahead->row_bytes;
@@ -350,7 +352,7 @@ INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_
 
 /* Turns the scores s [count, KVC_TILE] of `count` queries into p, and writes m and l [count]. */
 static void gemm_softmax(float *s, const struct seen_range *in, uint32_t count, float *m, float *l) {
-    for (uint32_t i = 0; i < count; i++) /* all maxima first, so that no query waits for its own */
+    for (uint32_t i = 0; i < count; i++) /* finds all maxima first, so that no query waits for its own */
         m[i] = in[i].low < in[i].high ? tile_most(s + (size_t)i * KVC_TILE, in[i].low, in[i].high) : -kvc_infinity();
     for (uint32_t i = 0; i < count; i++)
         l[i] = in[i].low < in[i].high ? softmax_from(s + (size_t)i * KVC_TILE, in[i].low, in[i].high, &m[i]) : 0.0f;

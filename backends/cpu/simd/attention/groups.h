@@ -11,10 +11,11 @@
 
 #define EACH_BYTE(x) (UINT64_C(0x0101010101010101) * (x))
 
-/* Returns the high bits of eight codes, one code in a byte. `word` is the number of the eight channels in the group. */
+/* Returns the high bits of eight codes, one code per byte. `word` is the number of these eight channels in the
+ * group. */
 INLINE uint64_t high_bits(enum kvc_type type, const unsigned char *high, unsigned word) {
     uint64_t bits;
-    if (type == KVC_Q5H) { /* byte e becomes 16 if bit e of the high byte is 1 */
+    if (type == KVC_Q5H) { /* byte e becomes 16 if bit e of the high byte is set */
         bits = EACH_BYTE((uint64_t)high[word]) & UINT64_C(0x8040201008040201);
         return ((bits + EACH_BYTE(0x7f)) >> 7 & EACH_BYTE(1)) << 4;
     }
@@ -22,11 +23,11 @@ INLINE uint64_t high_bits(enum kvc_type type, const unsigned char *high, unsigne
     return (bits >> 2 * word & EACH_BYTE(3)) << 4;
 }
 
-/* Writes the quants of a whole group whose codes are the quants plus `half`, or minus the quants if `minus`. Eight
- * channels are computed as one word of bytes. */
+/* Writes the quants of a whole group of a type whose codes are the quants plus `half`. With `minus`, writes minus the
+ * quants. Eight channels are computed as one word of bytes. */
 INLINE void whole_quants(enum kvc_type type, unsigned half, bool minus, kvc_i8 *to, const unsigned char *q) {
-    /* code - half is code + 0x80 - half, and half - code is 0x7f - code + 1 + half, each with bit 7 flipped. No sum of
-     * a byte carries into the next. Signs are random, so that a branch would be slow. */
+    /* With bit 7 flipped, code - half is code + 0x80 - half, and half - code is 0x7f - code + 1 + half. No sum carries
+     * into the next byte. There is no branch for `minus`, because signs are random and a branch would be slow. */
     const uint64_t flip = EACH_BYTE(minus ? 0x7f : 0), add = EACH_BYTE(minus ? half + 1 : 0x80 - half);
     uint64_t four[2];
     memcpy(four, q, sizeof four);
@@ -42,11 +43,11 @@ INLINE void whole_quants(enum kvc_type type, unsigned half, bool minus, kvc_i8 *
 }
 
 #if defined(__AVX2__)
-/* Returns the high bits of the codes of a whole group, each at its place in the code. */
+/* Returns the high bits of the codes of a whole group, each shifted to its place in the code. */
 INLINE __m256i high_bits_256(enum kvc_type type, const unsigned char *high) {
     int64_t word = 0;
     memcpy(&word, high, type == KVC_Q5H ? 4 : 8);
-    if (type == KVC_Q5H) { /* a byte becomes 16 if its bit is 1 */
+    if (type == KVC_Q5H) { /* a byte becomes 16 if its bit is set */
         const __m256i place = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
         const __m256i bit = _mm256_set1_epi64x((long long)UINT64_C(0x8040201008040201));
         const __m256i byte = _mm256_shuffle_epi8(_mm256_set1_epi32((int)word), place);
@@ -56,7 +57,7 @@ INLINE __m256i high_bits_256(enum kvc_type type, const unsigned char *high) {
     return _mm256_slli_epi16(_mm256_and_si256(pairs, _mm256_set1_epi8(3)), 4);
 }
 
-/* Does the same as whole_quants, and IQ4_NL too. */
+/* Does the same as whole_quants, and also supports IQ4_NL. */
 INLINE void whole_quants_256(enum kvc_type type, unsigned half, bool minus, kvc_i8 *to, const unsigned char *q) {
     const __m128i four = _mm_loadu_si128((const __m128i *)(const void *)q);
     __m256i x = _mm256_inserti128_si256(_mm256_castsi128_si256(four), _mm_srli_epi16(four, 4), 1);
@@ -72,13 +73,13 @@ INLINE void whole_quants_256(enum kvc_type type, unsigned half, bool minus, kvc_
         x = _mm256_or_si256(x, high_bits_256(type, q + 16));
     if (half)
         x = _mm256_sub_epi8(x, _mm256_set1_epi8((char)half));
-    const __m256i sign = _mm256_set1_epi8(minus ? -1 : 0); /* -x is the complement of x, plus 1 */
+    const __m256i sign = _mm256_set1_epi8(minus ? -1 : 0); /* -x is the complement of x plus 1 */
     _mm256_storeu_si256((__m256i *)(void *)to, _mm256_sub_epi8(_mm256_xor_si256(x, sign), sign));
 }
 #endif
 
-/* Writes the quants of a group of n channels from `q` on, or minus the quants if `minus`. Inlined for each type, and
- * for whole groups. */
+/* Writes the quants of a group of n channels, whose codes begin at `q`. With `minus`, writes minus the quants. Inlined
+ * for each type, and for whole groups. */
 INLINE void group_quants(enum kvc_type type, bool minus, kvc_i8 *to, const unsigned char *q, size_t n) {
     const int half = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 || type == KVC_IQ4_NL ? 0 : 8;
     const unsigned char *high = q + kvc_min_u64(n, 16);
@@ -125,7 +126,7 @@ INLINE void dequantize_groups(enum kvc_type type, size_t bytes, float *to, const
     }
 }
 
-/* Dequantizes a row [d] of a type that attention does not read itself. */
+/* Dequantizes a row [d] of a type that the attention kernels do not read directly. */
 static NEVER_INLINE void dequantize_packed(enum kvc_type type, float *to, const unsigned char *row, size_t d) {
     switch (type) {
     case KVC_BF16:

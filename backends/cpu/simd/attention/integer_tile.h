@@ -1,5 +1,5 @@
-/* integer_tile.h - template: one tile of attention over Q8_0 entries as products of integers. Quantizes queries and
- * calls the kernels of simd/integers. Scores and probabilities are floats, as for float entries. */
+/* integer_tile.h - template: one tile of attention over Q8_0 entries in integer arithmetic. Quantizes queries and calls
+ * the kernels of simd/integers. Scores and probabilities are floats, as for float entries. */
 #ifndef KVC_SIMD_ATTENTION_INTEGER_TILE_H
 #define KVC_SIMD_ATTENTION_INTEGER_TILE_H
 
@@ -8,7 +8,7 @@
 #include "backends/cpu/simd/integers/integers.h"
 
 struct integer_work {
-    const struct kvc_integer_kernels *kernels; /* NULL: attention multiplies floats */
+    const struct kvc_integer_kernels *kernels; /* NULL if attention multiplies floats */
     struct kvc_integer_tile tile;
     struct kvc_integer_queries queries;
 };
@@ -73,7 +73,7 @@ static void integer_queries_end(const struct kvc_integer_queries *queries, size_
 _Static_assert(INTEGERS_QUERIES <= QUERIES_AT_ONCE, "scores of all queries are stored");
 
 /* Computes m [count], l [count] and o [count] of `count` queries over one packed tile. Rows of o are `stride` floats
- * apart. For a query that sees no entries, m is -inf, l is 0 and o is undefined. s [QUERIES_AT_ONCE, KVC_TILE] is
+ * apart. If a query sees no entries, its m is -inf, its l is 0 and its o is undefined. s [QUERIES_AT_ONCE, KVC_TILE] is
  * scratch memory. */
 static void integer_tile(const struct integer_work *work, uint32_t count, const struct seen_range *in, float scale,
                          float cap, struct kept_scores keep, float *s, float *m, float *l, float *o, size_t stride) {

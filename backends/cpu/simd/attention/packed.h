@@ -1,6 +1,6 @@
-/* packed.h - template: entries of types that the attention kernels do not read themselves. A tile of such entries is
+/* packed.h - template: entries of types that the attention kernels do not read directly. A tile of such entries is
  * rewritten in a type that they read: as Q8_0 if its quants are integers of at most eight bits, otherwise as F32. The
- * rewritten entries have the same values, and Q8_0 the same products of integers. */
+ * values stay the same and, with Q8_0, so do the products of integers. */
 #ifndef KVC_SIMD_ATTENTION_PACKED_H
 #define KVC_SIMD_ATTENTION_PACKED_H
 
@@ -15,14 +15,15 @@ INLINE void group_to_q8(enum kvc_type type, unsigned char *to, const unsigned ch
     memcpy(to, &magnitude, sizeof magnitude);
 }
 
-#define PACKED_AHEAD 8u /* rows prefetched ahead of use, if nothing has prefetched them before */
+#define PACKED_AHEAD 8u /* how many rows ahead of use are prefetched, if none were before */
 
 /* Rows of a tile to rewrite, and the rows that are read after them. */
 struct packed_rows {
-    const unsigned char *const *rows, *const *then; /* then [then_count]: NULL if unknown */
+    /* then [then_count]: the rows that are read afterwards; NULL if unknown */
+    const unsigned char *const *rows, *const *then;
     uint32_t low, high, then_count;
     size_t bytes, then_bytes;
-    bool near; /* true: the rows were prefetched before */
+    bool near; /* true if the rows were prefetched before */
 };
 
 INLINE void prefetch_packed(const struct packed_rows *from, uint32_t i) {
@@ -49,7 +50,7 @@ INLINE void rows_to_q8(enum kvc_type type, size_t group, const struct packed_row
     }
 }
 
-/* Returns the type in which entries of this type are read. */
+/* Returns the type in which the kernels read entries of this type. */
 INLINE enum kvc_type side_read_type(enum kvc_type type) {
     return type == KVC_F32 || type == KVC_F16 ? type : kvc_type_is_integers(type) ? KVC_Q8_0 : KVC_F32;
 }
@@ -85,7 +86,7 @@ static void rewrite_rows(enum kvc_type type, enum kvc_type read, const struct pa
 
 /* Memory for the rewritten keys of a tile, and for its values after them. */
 struct rewritten {
-    unsigned char *rows;        /* [2 KVC_TILE, row bytes]; NULL: entries are read as they are stored */
+    unsigned char *rows;        /* [2 KVC_TILE, row bytes]; NULL if entries are read as they are stored */
     const unsigned char **keys; /* [KVC_TILE] */
     const unsigned char **from; /* [KVC_TILE]: the values of the tile as they are stored */
 };
@@ -94,14 +95,14 @@ INLINE size_t read_bytes(enum kvc_type read, size_t d) {
     return kvc_round_up(kvc_entry_row_bytes(read, (uint32_t)d), 4);
 }
 
-/* Takes the memory for tiles of these entries. `values` is true if values are rewritten too. */
+/* Takes the memory for tiles of these entries. `values` is true if values are rewritten, too. */
 static void rewritten_lay_out(struct bump *at, enum kvc_type read, size_t d, bool values, struct rewritten *to) {
     to->rows = bump_take(at, (values ? 2 : 1) * KVC_TILE * read_bytes(read, d) + LANES * sizeof(float));
     to->keys = bump_take(at, KVC_TILE * sizeof *to->keys);
     to->from = bump_take(at, values ? KVC_TILE * sizeof *to->from : 0);
 }
 
-/* Rewrites keys low .. high - 1 of a tile, to be read alone. Returns their addresses. */
+/* Rewrites only the keys low .. high - 1 of a tile. Returns the addresses of the rewritten keys. */
 static const unsigned char *const *rewrite_keys(const struct rewritten *to, const struct kvc_entry_format *format,
                                                 const unsigned char *const *keys, uint32_t low, uint32_t high) {
     const enum kvc_type read = side_read_type(format->key.type);
@@ -114,7 +115,7 @@ static const unsigned char *const *rewrite_keys(const struct rewritten *to, cons
 }
 
 /* Rewrites entries low .. high - 1 of the tile that begins at entry `first`. Returns the addresses of their keys. The
- * values are KVC_TILE rows after the keys. `near` is true if the keys were the `next` keys of a call before. */
+ * values are KVC_TILE rows after the keys. `near` is true if the keys were the `next` keys of an earlier call. */
 static const unsigned char **rewrite_entries(const struct rewritten *to, const struct kvc_entry_format *format,
                                              const struct head_entries *head, uint32_t first,
                                              const unsigned char *const *keys, uint32_t low, uint32_t high,
@@ -125,7 +126,7 @@ static const unsigned char **rewrite_entries(const struct rewritten *to, const s
         to->keys[i] = to->rows + i * bytes;
         to->from[i] = slot_value(head, head_slot(head, first + i));
     }
-    /* values are prefetched while keys are rewritten, and the next keys while values are */
+    /* prefetches values while keys are rewritten, and the next keys while values are rewritten */
     const size_t key = format->key.bytes, value = format->value.bytes;
     const struct packed_rows of_keys = {keys, to->from, low, high, high, key, value, near};
     const struct packed_rows of_values = {to->from, next, low, high, next_count, value, key, true};

@@ -1,23 +1,24 @@
-/* small_batch.h - template: one tile of attention for the query heads of one row that share a KV head.
+/* small_batch.h - template: one tile of attention for one row and its query heads that share a KV head.
  *
- * Decode reads every key and value once, so memory bandwidth limits its speed. A key is dequantized once for all heads
- * of its group. The 32 lanes of a dot product lie side by side in vectors. vf_rows_tree reduces LANES dot products at
- * the same time, each over its own lanes, and returns one vector with their results. */
+ * A decode step reads every key and value once, so memory bandwidth limits its speed. A key is dequantized once for all
+ * heads of its group. The 32 lanes of a dot product lie side by side in vectors. vf_rows_tree adds the lanes of LANES
+ * dot products at the same time, and returns one vector with the results. */
 #ifndef KVC_SIMD_ATTENTION_SMALL_BATCH_H
 #define KVC_SIMD_ATTENTION_SMALL_BATCH_H
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/softmax_tile.h"
 
-/* A pass computes the dot products of some heads with some keys, so many that their sums fit in the registers. */
+/* A pass computes the dot products of several heads with several keys: as many as have sums that fit in the
+ * registers. */
 #if LANES == 16
 #define HEADS_AT_ONCE 7u
-#define PREFETCH_BESIDE true /* values are prefetched while keys are computed */
-#define UNROLL_PASSES        /* the loop stays short enough for the cache of decoded instructions */
+#define PREFETCH_BESIDE true /* prefetch values while scores are computed */
+#define UNROLL_PASSES        /* without unrolling, the loop fits in the cache of decoded instructions */
 #define ROWS_AT_ONCE(heads) ((heads) < 4 ? 4u : 2u)
 #else
 #define HEADS_AT_ONCE 1u
-#define PREFETCH_BESIDE false /* the test would cost more time in these shorter loops */
+#define PREFETCH_BESIDE false /* in these shorter loops, the test would cost more time */
 #define UNROLL_PASSES UNROLL
 #define ROWS_AT_ONCE(heads) 2u
 #endif
@@ -47,10 +48,10 @@ static inline void dequantize_row(enum kvc_type type, float *to, const unsigned 
         vf_store(to + c, entry_part_load(type, row, c, d - c));
 }
 
-/* Keeps a vector in a register if several multiply-adds use it. One multiply-add reads it from memory. */
+/* Keeps a vector in a register if several multiply-adds use it. If only one does, it reads the vector from memory. */
 INLINE vf held_if(bool several, vf x) { return several ? vf_held(x) : x; }
 
-/* Returns the bytes of a channel, without scales. */
+/* Returns the bytes of one channel, without scales. */
 INLINE size_t entry_bytes(enum kvc_type type) { return type == KVC_F32 ? 4 : type == KVC_F16 ? 2 : 1; }
 
 /* Prefetches channels c .. c + n - 1 of a row. */
@@ -61,8 +62,8 @@ INLINE void prefetch_channels(enum kvc_type type, const unsigned char *row, size
         __builtin_prefetch(row + c * bytes + b, 0, 2);
 }
 
-/* s[h * KVC_TILE + i] = scale * dot(q[h], rows[i]) for LANES rows of `vectors` whole vectors. There are `heads`
- * queries, query_stride floats apart. Meanwhile prefetches what lies `ahead` bytes after each row. */
+/* Sets s[h * KVC_TILE + i] to scale * dot(q[h], rows[i]) for LANES rows of `vectors` whole vectors. There are `heads`
+ * queries, query_stride floats apart. Meanwhile prefetches the memory `ahead` bytes after each row. */
 INLINE void small_batch_dots(enum kvc_type type, const unsigned char *const *rows, const float *q, size_t query_stride,
                              unsigned heads, size_t vectors, float scale, size_t ahead, float *s) {
     const unsigned at_once = ROWS_AT_ONCE(heads);
@@ -163,14 +164,14 @@ SMALL_BATCH_DOTS(small_batch_dots_f16_7, KVC_F16, 7)
     { name##1 }
 #endif
 
-/* Returns the function for rows of a type and 1 to HEADS_AT_ONCE heads. For Q8_0, it computes one head. */
+/* Returns the function for rows of a type and 1 to HEADS_AT_ONCE heads. For Q8_0, it computes only one head. */
 INLINE small_batch_dots_function *small_batch_dots_for(enum kvc_type type, uint32_t heads) {
     static small_batch_dots_function *const f32[] = EACH_NUMBER_OF_HEADS(small_batch_dots_f32_);
     static small_batch_dots_function *const f16[] = EACH_NUMBER_OF_HEADS(small_batch_dots_f16_);
     return type == KVC_F32 ? f32[heads - 1] : type == KVC_F16 ? f16[heads - 1] : small_batch_dots_q8;
 }
 
-/* Returns how many of the heads that are left are computed together. */
+/* Returns how many of the remaining heads are computed together. */
 INLINE uint32_t small_batch_heads(uint32_t left) {
     return left <= HEADS_AT_ONCE ? left : left < 2 * HEADS_AT_ONCE ? (left + 1) / 2 : HEADS_AT_ONCE;
 }
@@ -185,7 +186,7 @@ INLINE void prefetch_row_far(const unsigned char *row, size_t bytes) { /* prefet
         __builtin_prefetch(row + b, 0, 2);
 }
 
-#define KEYS_AHEAD 64u /* number of keys fetched into L2 ahead of use, if only keys are read */
+#define KEYS_AHEAD 64u /* if only keys are read: how many keys ahead of use are fetched into L2 */
 
 /* Prefetches row i. If row i + 1 begins at most `fill` bytes after row i, the bytes between the two rows are prefetched
  * too. If all entries are read, and not only those of a kvc_read_list, `fill` is 0. */
@@ -202,12 +203,12 @@ INLINE void prefetch_listed(const unsigned char *const *keys, uint32_t i, uint32
 /* Entries low .. high - 1 of a tile. */
 struct tile_entries {
     enum kvc_type type;
-    const unsigned char *const *keys; /* keys[low] .. keys[high - 1] are set */
-    size_t value_offset;              /* the distance from a key to its value if values are read, otherwise 0 */
-    size_t row_bytes;                 /* needed if values are read */
-    size_t fill;                      /* explained at prefetch_listed */
+    const unsigned char *const *keys; /* the addresses keys[low] .. keys[high - 1] are set */
+    size_t value_offset;              /* if values are read: distance in bytes from a key to its value; otherwise 0 */
+    size_t row_bytes;                 /* set only if values are read */
+    size_t fill;                      /* see prefetch_listed */
     uint32_t low, high;
-    bool ordered; /* true: rows are in order in memory, and the keys are in the L2 cache */
+    bool ordered; /* true if rows are in order in memory and the keys are in L2 */
 };
 
 /* The queries of a tile. */
@@ -217,9 +218,9 @@ struct tile_queries {
     float scale;
 };
 
-/* Computes the scores s [heads, KVC_TILE] of a tile's entries. The pointers up to keys[`known` - 1] are set: `known` is
- * greater than `high` if more keys are read after this tile, and equals `high` if not. wide [LANES * padded_size(d)] is
- * scratch. */
+/* Computes the scores s [heads, KVC_TILE] of a tile's entries. The pointers up to keys[`known` - 1] are set. If more
+ * keys are read after this tile, `known` is greater than `high`; otherwise it equals `high`. wide [LANES *
+ * padded_size(d)] is scratch. */
 static void small_batch_scores(const struct tile_entries *tile, uint32_t known, const struct tile_queries *queries,
                                float *wide, float *s) {
     const enum kvc_type type = tile->type;
@@ -231,11 +232,11 @@ static void small_batch_scores(const struct tile_entries *tile, uint32_t known, 
     const bool direct = d % LANES == 0 && (heads == 1 || (type != KVC_Q8_0 && HEADS_AT_ONCE > 1));
     const unsigned char *rows[LANES];
     const size_t bytes = entry_bytes(type) * d;
-    float out[HEADS_AT_ONCE * KVC_TILE]; /* scores of a block that is not full */
+    float out[HEADS_AT_ONCE * KVC_TILE]; /* scores of a block that has fewer than LANES entries */
     const bool beside = PREFETCH_BESIDE && direct && !fill && d % KVC_LANES == 0;
     for (uint32_t e = low; e < high; e += LANES) {
         const uint32_t n = kvc_min_u32(high - e, LANES);
-        /* with a read list, each head's pass prefetches its share of the values */
+        /* with a read list, the pass of each group of heads prefetches a part of the values */
         const uint32_t first = beside ? 0 : fill ? n * small_batch_heads(heads) / heads : n;
         const unsigned char *const *of = direct && n == LANES ? keys + e : rows;
         for (uint32_t i = 0; value_offset && i < first; i++)
@@ -267,7 +268,7 @@ static void small_batch_scores(const struct tile_entries *tile, uint32_t known, 
 
 /* ---- values ---- */
 
-#define MIX_AHEAD 12u /* number of value rows fetched from L2 ahead of use */
+#define MIX_AHEAD 12u /* how many value rows ahead of use are fetched from L2 */
 #define MIX_HEADS (LANES == 16 ? 8u : 4u)
 
 /* The keys that are read after a tile. */
@@ -282,10 +283,11 @@ struct small_batch_ahead {
     struct next_keys next;
     uint32_t high;
     size_t row_bytes, fill;
-    bool ordered; /* explained at struct tile_entries */
+    bool ordered; /* see struct tile_entries */
 };
 
-/* A weighted sum of values: o [heads, padded] += p [heads, KVC_TILE] * the values of entries low .. high - 1. */
+/* A weighted sum of values: adds p [heads, KVC_TILE] times the values of entries low .. high - 1 to o [heads,
+ * padded]. */
 struct mix {
     const unsigned char *const *keys;
     size_t value_offset;
@@ -293,11 +295,11 @@ struct mix {
     const float *p;
     float *o;
     size_t padded;
-    const struct small_batch_ahead *ahead; /* or NULL */
+    const struct small_batch_ahead *ahead; /* may be NULL */
 };
 
-/* o[h, c .. c + n*LANES) = fma(p[h, j], v[j], o) for j = low .. high - 1 ascending, with n vectors and `heads` heads.
- */
+/* Sets o[h, c .. c + n*LANES) to fma(p[h, j], v[j], o) for j = low .. high - 1 ascending, for n vectors and `heads`
+ * heads. */
 INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n, const struct mix *mix, size_t c) {
     const unsigned char *const *keys = mix->keys;
     const size_t value_offset = mix->value_offset, padded = mix->padded;
@@ -305,7 +307,8 @@ INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n
     const float *p = mix->p;
     float *o = mix->o;
     const struct small_batch_ahead *ahead = mix->ahead;
-    const uint32_t listed = ahead && ahead->fill && c == 0 ? ahead->next.count : 0; /* whole rows once */
+    /* prefetches each row as a whole, once */
+    const uint32_t listed = ahead && ahead->fill && c == 0 ? ahead->next.count : 0;
     const uint32_t beside = ahead && !ahead->fill && c * entry_bytes(type) % 64 == 0 ? ahead->next.count : 0;
     const uint32_t near = ahead && !ahead->ordered && c == 0 ? ahead->high : 0;
     const uint32_t most = kvc_max_u32(kvc_max_u32(listed, beside), near);
@@ -351,7 +354,7 @@ INLINE unsigned small_batch_strip(unsigned heads) {
     return heads > 4 ? 2 : heads > 2 ? 4 : 8;
 }
 
-/* Computes as many strips of n vectors as fit between channel c and d. Returns the first channel that is left. */
+/* Computes as many strips of n vectors as fit between channel c and d. Returns the first channel that remains. */
 INLINE size_t small_batch_mix_strips(enum kvc_type type, unsigned heads, unsigned n, const struct mix *mix, size_t c,
                                      size_t d) {
     for (; c + n * LANES <= d; c += n * LANES)
@@ -359,7 +362,7 @@ INLINE size_t small_batch_mix_strips(enum kvc_type type, unsigned heads, unsigne
     return c;
 }
 
-/* Computes the last channels, fewer than a vector. */
+/* Computes the last channels, which are fewer than a vector. */
 INLINE void small_batch_mix_end(enum kvc_type type, unsigned heads, const struct mix *mix, size_t c, size_t d) {
     for (unsigned h = 0; h < heads; h++) {
         float *to = mix->o + h * mix->padded + c;
@@ -371,7 +374,7 @@ INLINE void small_batch_mix_end(enum kvc_type type, unsigned heads, const struct
     }
 }
 
-/* Computes all channels of 1 to MIX_HEADS heads. */
+/* Computes all channels for 1 to MIX_HEADS heads. */
 INLINE void small_batch_mix_of(enum kvc_type type, unsigned heads, const struct mix *mix, size_t d) {
     const unsigned strip = small_batch_strip(heads);
     size_t c = small_batch_mix_strips(type, heads, strip, mix, 0, d);
@@ -416,7 +419,7 @@ INLINE small_batch_mix_function *small_batch_mix_for(enum kvc_type type, uint32_
 #define MIX_AT_ONCE 64 /* number of values that stay in L1 while all heads and channels are computed */
 
 /* Adds p [heads, KVC_TILE] times the tile's values to o [heads, padded_size(d)], with one fma per entry in ascending
- * order. The next keys and the values are prefetched one by one: the hardware prefetcher does not predict these
+ * order. The next keys and the values are prefetched one at a time: the hardware prefetcher does not predict these
  * addresses, and prefetching all rows at once would fill the processor's line fill buffers. */
 static void small_batch_mix(const struct tile_entries *tile, struct next_keys next, const float *p, uint32_t heads,
                             uint32_t d, float *o) {
@@ -437,7 +440,8 @@ static void small_batch_mix(const struct tile_entries *tile, struct next_keys ne
     }
 }
 
-/* Where the scores of a tile's entries are kept before the softmax, in rows that are `stride` apart; NULL: nowhere. */
+/* Where to keep the scores of a tile's entries before the softmax, in rows that are `stride` apart. NULL: they are not
+ * kept. */
 struct kept_scores {
     float *to;
     size_t stride;

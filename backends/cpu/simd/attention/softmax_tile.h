@@ -2,16 +2,15 @@
  *
  * An exponential is a chain of a dozen steps, each of which waits for the step before. Eight vectors go through each
  * step of the polynomial together, so that the result of the first vector is ready when the next step begins. Values
- * that do not fit in 16 registers are memory operands. Special results, which are rare, are computed by another
- * function.
- */
+ * that do not fit in 16 registers are read as memory operands. Another function computes special results, which are
+ * rare. */
 #ifndef KVC_SIMD_ATTENTION_SOFTMAX_TILE_H
 #define KVC_SIMD_ATTENTION_SOFTMAX_TILE_H
 
 #include "backends/cpu/simd/attention/entries.h"
 
 #define EXPS_AT_ONCE 8
-#define EXPS_REDUCED 4 /* vectors reduced together, before the polynomial */
+#define EXPS_REDUCED 4 /* number of vectors whose argument is reduced together, before the polynomial */
 
 INLINE uint32_t whole_lanes(uint32_t n) { return (n + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
 
@@ -41,7 +40,7 @@ static inline float tile_most(float *s, uint32_t low, uint32_t high) {
 }
 
 /* For n vectors, computes the reduced argument r of the polynomial for x + off, and the exponent bits that are added to
- * its result. Returns true if every x + off is KVC_EXP_LOW or more, so that no result is special. Returns false if one
+ * its result. Returns true if every x + off is at least KVC_EXP_LOW, so that no result is special. Returns false if one
  * is NaN. */
 INLINE bool exps_reduce(unsigned n, const float *x, vf off, vf *r, vi *exponent) {
     vm within = vm_first(LANES);
@@ -112,7 +111,7 @@ static NEVER_INLINE float softmax_from(float *s, uint32_t low, uint32_t high, fl
         numbers = exps_of_scores(EXPS_AT_ONCE, s + i, *most);
     for (; i < to && numbers; i += KVC_LANES)
         numbers = exps_of_scores(LANE_VECTORS, s + i, *most);
-    if (!numbers) { /* one NaN makes the sum and every channel NaN */
+    if (!numbers) { /* one NaN makes the sum NaN, and so every channel */
         for (i = low; i < high; i++)
             s[i] = kvc_nan();
         return *most = kvc_nan();

@@ -1,9 +1,8 @@
 /* task.h - template: a task of the attention operation, and the merge of tiles.
  *
- * A unit is a block of rows of one segment, for one KV head. A task computes a unit, or a range of its tiles if there
- * are fewer units than the threads need. Each tile gives m, l and o. The thread that completes a unit merges its tiles
- * in ascending order.
- */
+ * A unit is a block of rows of one segment, for one KV head. A task computes a whole unit or, if there are too few
+ * units for the threads, a range of its tiles. A tile's results are m, l and o. The thread that completes a unit merges
+ * its tiles in ascending order. */
 #ifndef KVC_SIMD_ATTENTION_TASK_H
 #define KVC_SIMD_ATTENTION_TASK_H
 
@@ -18,8 +17,8 @@
 
 struct segment_plan {
     size_t first_task, first_unit;
-    uint32_t row_block, blocks, splits; /* rows per unit, units per head, tasks per unit */
-    uint32_t tiles;                     /* of the longest head */
+    uint32_t row_block, blocks, splits; /* row_block: rows per unit; blocks: units per head; splits: tasks per unit */
+    uint32_t tiles;                     /* tiles of the longest head */
     bool many;
 };
 
@@ -30,7 +29,8 @@ struct attention_work {
     float *q, *wide, *s, *packed_keys, *packed_values, *sum, *most;
     struct integer_work integer;
     struct rewritten rewritten;
-    struct tile_results own; /* NULL for units that are divided among tasks: shared memory holds their results */
+    struct tile_results own; /* empty for units that are divided among tasks, because shared memory holds their
+                              * results */
 };
 
 struct attention_job {
@@ -38,15 +38,15 @@ struct attention_job {
     const struct kvc_attention *call;
     struct segment_plan *plan; /* [segment_count] */
     size_t tasks;
-    unsigned char *shared; /* tile results of divided units, shared_bytes each */
+    unsigned char *shared; /* tile results of divided units; each unit has shared_bytes bytes */
     size_t shared_bytes, shared_total;
-    _Atomic uint32_t *unfinished; /* [units], tasks left; only if units are divided among tasks */
-    size_t cells_most;            /* tiles times queries of a unit */
+    _Atomic uint32_t *unfinished; /* [units]: number of tasks left; only if units are divided among tasks */
+    size_t cells_most;            /* largest product of a unit's tiles and queries */
     uint32_t group, d, blocks_most, rows_most, queries_most;
     bool any_gemm, any_integers, split;
-    bool any_rewritten;           /* some entries are not read as they are stored */
+    bool any_rewritten;           /* true if some entries are not read as they are stored */
     enum kvc_type rewritten_type; /* the largest type in which entries are rewritten */
-    struct score_memo *memo;      /* NULL if there is no record to fill */
+    struct score_memo *memo;      /* NULL if there is no score record to fill */
     float scale, cap;
 };
 
@@ -85,9 +85,9 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     return at.used;
 }
 
-/* Returns the largest distance in bytes between two rows of a read list at which the memory between them is prefetched
+/* Returns the largest distance in bytes between two rows of a read list at which the memory between them is prefetched,
  * too. Memory is read faster in order, so gaps of a few rows are filled if the list is dense and its rows are long.
- * Otherwise no gap is filled. Returns 0 if all entries are read. */
+ * Otherwise, and if all entries are read, returns 0. */
 static size_t fill_bytes(const struct head_entries *head) {
     const bool dense = (uint64_t)head->places * 8 >= head->count && head->key_bytes >= 256;
     return head->index ? (dense ? 3 : 1) * head->key_bytes : 0;
@@ -97,7 +97,7 @@ static size_t fill_bytes(const struct head_entries *head) {
 struct attention_unit {
     const struct kvc_segment *segment;
     const struct segment_plan *plan;
-    uint32_t head, row, rows, split; /* row: the first one, relative to the segment */
+    uint32_t head, row, rows, split; /* row: the first row, relative to the segment */
     size_t number;
 };
 
@@ -115,7 +115,7 @@ static struct attention_unit unit_of(const struct attention_job *job, size_t tas
     const uint32_t heads = job->call->kv_heads;
     unit.split = (uint32_t)(local % unit.plan->splits);
     unit.head = (uint32_t)(local_unit % heads);
-    /* The last rows see the most entries, so they come first. */
+    /* the last rows see the most entries, so they are computed first */
     unit.row = (unit.plan->blocks - 1 - (uint32_t)(local_unit / heads)) * unit.plan->row_block;
     unit.rows = kvc_min_u32(unit.segment->rows - unit.row, unit.plan->row_block);
     unit.number = unit.plan->first_unit + local_unit;
@@ -128,8 +128,8 @@ INLINE const float *query_of(const struct attention_job *job, const struct atten
     return (const float *)kvc_span_data(job->call->q) + (row * job->call->heads + head) * job->d;
 }
 
-/* Replaces m [tiles, queries] by c = exp(m - M) and the first row of l by L, and writes M to most [queries]. A tile
- * that a query does not see has m = -inf and l = 0, which change nothing. */
+/* Replaces m [tiles, queries] by c = exp(m - M) and the first row of l by L, and writes M to most [queries]. If a query
+ * does not see a tile, the tile's m is -inf and its l is 0, which changes nothing. */
 static void merge_sums(const struct tile_results *results, uint32_t tiles, uint32_t queries, float *most) {
     for (uint32_t i = 0; i < queries; i += LANES) {
         const uint32_t n = kvc_min_u32(queries - i, LANES);
@@ -159,7 +159,7 @@ INLINE void merge_channels(unsigned n, const float *c, size_t c_step, const floa
         const vf weight = vf_set(*c);
         UNROLL
         for (unsigned v = 0; v < n; v++) {
-            /* results of different tiles are far apart in memory: prefetch the results of later queries */
+            /* the results of tiles are far apart in memory, so prefetches the results of later queries */
             if (v * LANES * sizeof *o % 64 == 0)
                 __builtin_prefetch(o + ahead + v * LANES);
             x[v] = vf_fma(weight, vf_load(o + v * LANES), x[v]);
@@ -208,8 +208,8 @@ static void merge_unit(const struct attention_job *job, const struct attention_u
     }
 }
 
-/* Writes the range that each row of the unit sees to `rows`, and returns the smallest range that contains them. Counts
- * the entries that the rows read. */
+/* Writes the range of entries that each row of the unit sees to `rows`, and returns the smallest range that contains
+ * all of these. Counts the entries that the rows read. */
 INLINE struct seen_range unit_seen(const struct attention_job *job, const struct attention_unit *unit,
                                    const struct head_entries *head, struct seen_range *rows) {
     const struct kvc_attention *call = job->call;
@@ -258,19 +258,20 @@ INLINE void unit_queries(const struct attention_job *job, const struct attention
     }
 }
 
-/* The tiles from .. to - 1 of a unit. */
+/* Tiles from .. to - 1 of a unit. */
 struct attention_run {
     const struct attention_job *job;
     struct attention_unit unit;
     struct attention_work work;
-    struct tile_results results; /* of the unit's tiles, from `first` on */
+    struct tile_results results; /* results of the unit's tiles, from number `first` on */
     struct head_entries head;
     struct seen_range any; /* the entries that rows of the unit see */
     uint32_t queries, first, tiles, from, to;
-    bool stored;        /* entries are read as they are stored; otherwise each tile is rewritten first */
-    enum kvc_type type; /* of the entries that are read */
-    size_t row_bytes, value_offset, stride; /* stride: floats of a query's output */
-    struct kept_scores keep;                /* of the unit's first query and the head's first entry */
+    bool stored;        /* true if entries are read as they are stored; otherwise each tile is rewritten first */
+    enum kvc_type type; /* type in which entries are read */
+    size_t row_bytes, value_offset, stride; /* stride: number of floats of a query's output */
+    /* place of the scores of the unit's first query and the head's first entry */
+    struct kept_scores keep;
 };
 
 /* A tile: its number, its entries, and those of the next tile, which are prefetched. */
@@ -278,10 +279,11 @@ struct attention_tile {
     uint32_t number;
     struct seen_range all; /* the entries that rows of the unit see */
     const unsigned char **keys, **next;
-    uint32_t next_rows, next_count; /* keys in `next`; those that the kernels prefetch */
+    uint32_t next_rows, next_count; /* next_rows: number of keys in `next`; next_count: number of those that the kernels
+                                     * prefetch */
 };
 
-/* Opens a task. Returns false if there is no memory. */
+/* Opens a task. Returns false if memory runs out. */
 static bool open_run(struct attention_run *run, const struct attention_job *job, size_t task, unsigned thread) {
     const struct attention_unit unit = run->unit = unit_of(job, task);
     const struct kvc_lists *lists = unit.segment->lists;
@@ -318,8 +320,8 @@ static bool open_run(struct attention_run *run, const struct attention_job *job,
     return true;
 }
 
-/* Finds the entries of the tile after `last`, which is zero before the first one. Rewrites them if they are not read as
- * they are stored. */
+/* Finds the entries of the tile after `last`, which is all zeros before the first tile. If entries are not read as they
+ * are stored, rewrites them. */
 static struct attention_tile next_tile(struct attention_run *run, uint32_t t, const struct attention_tile *last) {
     const struct seen_range after = seen_in_tile(run->any, (t + 1) * KVC_TILE);
     struct attention_tile tile = {.number = t,
@@ -345,8 +347,7 @@ static void query_ranges(struct attention_run *run, uint32_t t) {
         run->work.in[i] = seen_in_tile(run->work.seen[i / run->job->group], t * KVC_TILE);
 }
 
-/* Compute a tile in one of three ways, and write its results to `to`: by products of integers, for many queries, and
- * for few. */
+/* Compute a tile and write its results to `to`: with integer arithmetic, for many queries, and for few queries. */
 static void tile_of_integers(struct attention_run *run, const struct attention_tile *tile, struct kept_scores keep,
                              struct tile_results to) {
     struct integer_work *integer = &run->work.integer;

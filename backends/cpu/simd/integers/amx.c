@@ -1,4 +1,4 @@
-/* amx.c - attention over Q8_0 entries as products of integers, with the tile registers of AMX. AMX multiplies signed
+/* amx.c - attention over Q8_0 entries in integer arithmetic, with the tile registers of AMX. AMX multiplies signed
  * bytes. A tile register holds the scores of 16 queries and 16 entries, or the outputs of 16 queries and 16 channels.
  * The kernels of avx512vnni.c compute small numbers of queries (most_few). Both files pack values in the same layout.
  * The layouts of keys differ only in the offset of 128. */
@@ -50,7 +50,7 @@ INLINE void multiply_groups(struct kvc_tiles *t, const kvc_i8 *words, size_t str
 }
 
 /* Scales the sums [strip][group][CELLS] and adds them to the dot products of two strips in rows of s. Multiplies the
- * results by `factor`, which is 1 before the last group. If `fresh`, the dot products start at 0. */
+ * results by `factor`, which is 1 until the last group. If `fresh`, the dot products start at 0. */
 INLINE void add_groups(const kvc_i32 *sum, const float *x_scale, size_t scales, const float *key_scale, unsigned groups,
                        unsigned rows, bool fresh, float factor, float *s) {
     UNROLL
@@ -117,7 +117,7 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
 /* ---- values ---- */
 
 /* Multiplies the digits of the weights of 16 queries by one group of channels, over the blocks `of` of entries. Stores
- * the sums to sum [2 digits, high first][2 halves][CELLS]. */
+ * the sums to sum [2 digits][2 halves][CELLS]; the high digit comes first. */
 INLINE void multiply_values(struct kvc_tiles *t, const kvc_i8 *values, const unsigned char *digits,
                             struct seen_range of, kvc_i32 *sum) {
     TILE_ZERO(t, SUM_0);
@@ -153,7 +153,8 @@ static void values(const struct kvc_integer_tile *tile, const float *p, const st
         const uint32_t rows = kvc_min_u32(count - i, SIDE);
         const struct seen_range of = weigh_queries(tile, p, in, i, rows);
         multiply_values(&t, tile->values, tile->digits, of, tile->sums);
-        for (uint32_t g = 0; g < groups; g++) { /* tiles compute group g + 1, vectors scale group g */
+        /* tile instructions compute group g + 1 while vector instructions scale group g */
+        for (uint32_t g = 0; g < groups; g++) {
             const kvc_i32 *sum = tile->sums + g % 2 * 4 * CELLS;
             if (g + 1 < groups)
                 multiply_values(&t, tile->values + 2 * (g + 1) * HALF_BYTES,

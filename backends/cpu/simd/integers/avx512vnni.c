@@ -1,12 +1,12 @@
-/* avx512vnni.c - attention over Q8_0 entries as products of integers, for AVX-512 with VNNI. VNNI multiplies unsigned
+/* avx512vnni.c - attention over Q8_0 entries in integer arithmetic, for AVX-512 with VNNI. VNNI multiplies unsigned
  * bytes by signed bytes. Quants of keys are therefore stored as unsigned bytes, with 128 added. To correct for this,
  * each sum begins with -128 times the sum of the query's quants. */
 #define KEY_BITS 0x80
 #include "backends/cpu/simd/integers/weights_512.h"
 
-#define SCORE_QUERIES 6 /* queries of a block of scores, each with two strips of entries */
+#define SCORE_QUERIES 6 /* number of queries in a block of scores; each query has two strips of entries */
 #define SCORE_STRIPS 2
-#define VALUE_QUERIES 6 /* queries of a block of outputs, each with two digits of two halves */
+#define VALUE_QUERIES 6 /* number of queries in a block of outputs; each query has two digits of two halves */
 
 INLINE __m512i word(const void *from) {
     kvc_i32 x;

@@ -1,8 +1,8 @@
-/* integers.h - attention over Q8_0 entries as products of integers (canon.h, "int8: attention over Q8_0 entries"): the
+/* integers.h - attention over Q8_0 entries in integer arithmetic (canon.h, "int8: attention over Q8_0 entries"): the
  * kernels that an instruction set provides for one tile, and the memory that they use.
  *
- * Each instruction set packs a tile in the layout that its instructions need. All kernels return the same bits,
- * because sums of integers are exact in any order. */
+ * Each instruction set packs a tile in the layout that its instructions need. The results of all kernels are
+ * bit-identical, because sums of integers are exact in any order. */
 #ifndef KVC_SIMD_INTEGERS_INTEGERS_H
 #define KVC_SIMD_INTEGERS_INTEGERS_H
 
@@ -31,7 +31,7 @@ struct kvc_integer_entries {
 /* Packed entries of a tile, and scratch memory of the kernels. G is the number of groups of 32 channels; D = 32 G. */
 struct kvc_integer_tile {
     uint32_t d;
-    struct seen_range range;        /* of the packed entries */
+    struct seen_range range;        /* range of the packed entries */
     bool negative;                  /* true if a value scale is negative (only in damaged data) */
     kvc_i8 *keys, *values;          /* [KVC_TILE * D], in the kernels' layout */
     float *key_scale, *value_scale; /* [G, KVC_TILE]; 0 outside `range` */
@@ -55,14 +55,15 @@ struct kvc_integer_kernels {
      * to s [count, KVC_TILE]. Other elements of these rows are undefined afterwards. */
     void (*scores)(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries, uint32_t first,
                    uint32_t count, struct seen_range range, float scale, float *s);
-    /* Writes the tile's outputs of `count` queries to o, in rows that are `stride` floats apart. Row i of
-     * p [count, KVC_TILE] has exp(s - m) for the entries in[i]. It has zeros for the other entries of the blocks of 32
-     * that in[i] overlaps, and is undefined elsewhere. The output of a query that sees no entries is undefined. */
+    /* Writes the tile's outputs of `count` queries to o, in rows that are `stride` floats apart. Row i of p [count,
+     * KVC_TILE] has exp(s - m) for the entries in[i]. It has zeros for the other entries of the blocks of 32 that
+     * overlap in[i], and is undefined elsewhere. If a query sees no entries, its output is undefined. */
     void (*values)(const struct kvc_integer_tile *tile, const float *p, const struct seen_range *in, uint32_t count,
                    float *o, size_t stride);
-    uint32_t at_once;                      /* queries per call: their scores and digits fit in the cache */
-    uint32_t most_few;                     /* `few` is faster for up to this number of queries */
-    const struct kvc_integer_kernels *few; /* NULL: no other kernels */
+    /* number of queries per call, so that their scores and digits fit in the cache */
+    uint32_t at_once;
+    uint32_t most_few;                     /* up to this number of queries, `few` is faster */
+    const struct kvc_integer_kernels *few; /* other kernels for few queries, or NULL */
 };
 
 /* Returns the kernels for a number of queries that share a KV head. */
@@ -87,7 +88,7 @@ static inline struct seen_range seen_by_all(const struct seen_range *in, uint32_
     return any;
 }
 
-/* Plain C, for any instruction set. */
+/* Kernels in plain C, for any instruction set. */
 extern const struct kvc_integer_kernels kvc_integer_plain;
 extern const struct kvc_integer_kernels kvc_integer_avx2;
 extern const struct kvc_integer_kernels kvc_integer_avx2vnni;

@@ -1,4 +1,4 @@
-/* kernels_256.h - template: attention over Q8_0 entries as products of integers, with vectors of 256 bits.
+/* kernels_256.h - template: attention over Q8_0 entries in integer arithmetic, with vectors of 256 bits.
  *
  * A file integers/<path>.c defines KERNELS, the name of its table of functions, and PAIRS. PAIRS is 1 without VNNI and
  * 0 with VNNI. With PAIRS, an instruction multiplies 16-bit integers and adds the products of two channels. With VNNI,
@@ -9,12 +9,11 @@
  *             the quant plus 128.
  *   values    [G][2 halves][KVC_TILE / 2 pairs][2][8 channels][2 entries] bytes. Half 0 has channels 0 .. 7 and
  *             16 .. 23 of the group, half 1 has channels 8 .. 15 and 24 .. 31. The order of pairs is that of packed
- *             weights (entry_of_pair).
- */
+ *             weights (entry_of_pair). */
 #ifndef KVC_SIMD_INTEGERS_KERNELS_256_H
 #define KVC_SIMD_INTEGERS_KERNELS_256_H
 
-#if !defined(KERNELS) && !defined(PAIRS) /* a tool, such as an editor, parses this file alone */
+#if !defined(KERNELS) && !defined(PAIRS) /* true if a tool, such as an editor, reads this file alone */
 #define KERNELS kvc_integer_avx2
 #define PAIRS 1
 #endif
@@ -25,11 +24,11 @@
 #include "backends/cpu/simd/integers/integers.h"
 #include "backends/cpu/simd/lanes/unroll.h"
 
-#define WIDTH 8u                           /* 32-bit elements of a vector */
-#define CHANNELS (PAIRS ? 2u : 4u)         /* channels of an element of packed keys */
-#define ELEMENTS (KVC_Q8_GROUP / CHANNELS) /* elements of a group of channels */
-#define QUERIES 4u                         /* queries of a block of scores or outputs */
-#define CHUNK 64u                          /* entries whose keys stay in the L1 cache during all queries */
+#define WIDTH 8u                           /* number of 32-bit elements of a vector */
+#define CHANNELS (PAIRS ? 2u : 4u)         /* number of channels in an element of packed keys */
+#define ELEMENTS (KVC_Q8_GROUP / CHANNELS) /* number of elements in a group of channels */
+#define QUERIES 4u                         /* number of queries in a block of scores or outputs */
+#define CHUNK 64u                          /* number of entries whose keys stay in L1 while all queries use them */
 #define NEVER_INLINE __attribute__((noinline))
 
 /* ---- packing ---- */
@@ -344,7 +343,7 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
                    uint32_t count, struct seen_range range, float scale, float *s) {
     const size_t groups = integer_groups(tile->d), D = groups * KVC_Q8_GROUP;
 #if PAIRS
-    int16_t *wide = (int16_t *)(void *)tile->sums; /* the quants of `most` queries [D] */
+    int16_t *wide = (int16_t *)(void *)tile->sums; /* the quants [D] of `most` queries */
     const uint32_t most = (uint32_t)(2 * INTEGERS_PADDING * KVC_TILE * sizeof *tile->sums / (D * sizeof *wide));
     KVC_ASSERT(most > 0);
     for (uint32_t i = 0, some; i < count; i += some) {

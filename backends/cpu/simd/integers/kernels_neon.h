@@ -1,11 +1,10 @@
-/* kernels_neon.h - template: attention over Q8_0 entries as products of integers, for NEON. A file integers/<path>.c
+/* kernels_neon.h - template: attention over Q8_0 entries in integer arithmetic, for NEON. A file integers/<path>.c
  * defines PATH and PRODUCTS (int8/neon/parameters.h).
  *
  *   keys      [KVC_TILE / 4 strips][D / 16] packed codes of four entries (int8/neon/four_outputs.h).
  *   values    With SDOT: [G][KVC_TILE / 4 quads][32 channels][4 entries] bytes. A weight then has two digits, because
  *             SDOT multiplies bytes. Without SDOT: [G][KVC_TILE entries][32 channels] bytes. A weight is then a 16-bit
- *             integer.
- */
+ *             integer. */
 #ifndef KVC_SIMD_INTEGERS_KERNELS_NEON_H
 #define KVC_SIMD_INTEGERS_KERNELS_NEON_H
 
@@ -14,12 +13,12 @@
 
 #define NEVER_INLINE __attribute__((noinline))
 #define DIGITS (PRODUCTS == PRODUCTS_SDOT)
-#define KEY_ROWS 4u                    /* queries of a block of scores */
-#define KEY_STRIPS (DIGITS ? 4u : 2u)  /* strips of four entries of a block of scores */
-#define BLOCK_ENTRIES (4 * KEY_STRIPS) /* entries of a block of scores */
-#define MIX_ROWS (DIGITS ? 2u : 4u)    /* queries of a block of outputs */
-#define CHUNK 64u                      /* entries whose keys stay in the L1 cache during all queries */
-#define HALF (KVC_Q8_GROUP / 2)        /* channels of a block of outputs */
+#define KEY_ROWS 4u                    /* number of queries in a block of scores */
+#define KEY_STRIPS (DIGITS ? 4u : 2u)  /* number of strips, of four entries each, in a block of scores */
+#define BLOCK_ENTRIES (4 * KEY_STRIPS) /* number of entries in a block of scores */
+#define MIX_ROWS (DIGITS ? 2u : 4u)    /* number of queries in a block of outputs */
+#define CHUNK 64u                      /* number of entries whose keys stay in L1 while all queries use them */
+#define HALF (KVC_Q8_GROUP / 2)        /* number of channels in a block of outputs */
 
 /* ---- packing ---- */
 
@@ -246,7 +245,7 @@ INLINE void mix(unsigned rows, const kvc_i8 *values, const struct weights *weigh
                 const float *unit, float *o, size_t stride) {
     int32x4_t sum[MIX_ROWS][4];
 #if DIGITS
-    int32x4_t less[MIX_ROWS][4]; /* sums of the lower digits */
+    int32x4_t less[MIX_ROWS][4]; /* sums of the low digits */
 #endif
     UNROLL
     for (unsigned r = 0; r < rows; r++)

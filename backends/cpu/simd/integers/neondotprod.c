@@ -1,4 +1,4 @@
-/* neondotprod.c - attention over Q8_0 entries as products of integers, for NEON with the dot product SDOT, with or
+/* neondotprod.c - attention over Q8_0 entries in integer arithmetic, for NEON with the dot product SDOT, with or
  * without I8MM. */
 #define PATH neondotprod
 #define PRODUCTS PRODUCTS_SDOT

@@ -20,8 +20,8 @@
 #ifndef KEY_BITS
 #define KEY_BITS 0x80
 #endif
-#define STRIP 16u                          /* entries of a vector of keys */
-#define BLOCK 64u                          /* entries of a vector of packed weights */
+#define STRIP 16u                          /* number of entries in a vector of keys */
+#define BLOCK 64u                          /* number of entries in a vector of packed weights */
 #define HALF_BYTES ((size_t)16 * KVC_TILE) /* bytes of the values of 16 channels */
 
 INLINE uint32_t block_start(uint32_t e) { return e / BLOCK * BLOCK; }
@@ -65,7 +65,7 @@ INLINE void pack_strip(const unsigned char *const *group, kvc_i8 *to) {
     const __m512i flip = _mm512_set1_epi8((char)KEY_BITS);
     __m512i t[8];
     UNROLL
-    for (int half = 0; half < 2; half++) { /* eight rows each */
+    for (int half = 0; half < 2; half++) { /* eight rows at a time */
         __m512i r[4], u[4];
         UNROLL
         for (int i = 0; i < 4; i++)
@@ -123,7 +123,7 @@ static void pack_keys(const struct kvc_integer_entries *from, struct kvc_integer
     for (uint32_t e = low / STRIP * STRIP; e < high; e += STRIP) {
         const unsigned char *row[STRIP], *group[STRIP];
         rows_of(from, 0, e, STRIP, row);
-        for (uint32_t i = 0; i < STRIP; i++) /* prefetch the values or else the next keys */
+        for (uint32_t i = 0; i < STRIP; i++) /* prefetches the values or, if there are none, the next keys */
             if (from->value_offset)
                 prefetch_bytes(row[i] + from->value_offset, bytes);
             else if (e + i < from->next_count)

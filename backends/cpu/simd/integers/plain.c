@@ -1,4 +1,4 @@
-/* plain.c - attention over Q8_0 entries as products of integers, in plain C. */
+/* plain.c - attention over Q8_0 entries in integer arithmetic, in plain C. */
 #include <string.h>
 
 #include "backends/cpu/simd/integers/integers.h"

@@ -1,4 +1,4 @@
-/* weights_512.h - template: computes integer weights with 512-bit vectors, as two digits of seven bits. */
+/* weights_512.h - template: computes integer weights, as two digits of seven bits, with 512-bit vectors. */
 #ifndef KVC_SIMD_INTEGERS_WEIGHTS_512_H
 #define KVC_SIMD_INTEGERS_WEIGHTS_512_H
 
@@ -17,7 +17,8 @@ static void factors(const struct kvc_integer_tile *tile, struct seen_range range
                 _mm512_set1_epi32((int)e), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
             const __mmask16 in = _mm512_cmplt_epi32_mask(entry, _mm512_set1_epi32((int)range.high)) &
                                  _mm512_cmpge_epi32_mask(entry, _mm512_set1_epi32((int)range.low));
-            const __m512i x = _mm512_maskz_loadu_epi32(in, scale + e); /* no scale is negative */
+            /* scales are not negative, so they can be compared as integers */
+            const __m512i x = _mm512_maskz_loadu_epi32(in, scale + e);
             _mm512_storeu_si512(factor + e, x);
             top = _mm512_max_epi32(top, x);
         }
