@@ -33,7 +33,7 @@ template <int rows> KVC_DEVICE void kvc_int16_store(kvc_int16_digits<rows> *to, 
     }
 }
 
-/* Loads the scales of block b and its weights. Each thread quantizes 32 weights. After the last output, that one is
+/* Loads the scales of block b and its weights. Each thread quantizes 32 weights. After the last output, that output is
  * repeated. */
 KVC_DEVICE void kvc_int16_load_weights(kvc_int16_shared *tile, const float *scale, const kvc_u8 *w, kvc_u64 row_bytes,
                                        kvc_u32 type, kvc_u64 K, kvc_u64 row0, kvc_u64 rows, kvc_u64 n0, kvc_u64 count,
@@ -66,7 +66,7 @@ KVC_DEVICE void kvc_int16_load_weights(kvc_int16_shared *tile, const float *scal
             scale[(row0 + threadIdx.x < rows ? row0 + threadIdx.x : rows - 1) * KVC_INT16_BLOCKS_OF(K) + b];
 }
 
-/* Loads quants k .. k + 127 of the rows, as far as they exist. After the last row, that one is repeated. */
+/* Loads quants k .. k + 127 of the rows, as far as they exist. After the last row, that row is repeated. */
 KVC_DEVICE void kvc_int16_load_rows(kvc_int16_shared *tile, const kvc_i16 *quant, kvc_u64 K, kvc_u64 row0, kvc_u64 rows,
                                     kvc_u64 k) {
     const kvc_u32 r = threadIdx.x / KVC_INT16_X_STEPS, l = threadIdx.x % KVC_INT16_X_STEPS;

@@ -23,7 +23,7 @@ need() {
     server) have_library libmicrohttpd ;;
     markdown) [ -e /usr/share/javascript/marked/marked.min.js ] || [ -e /usr/lib/node_modules/marked/marked.min.js ] ;;
     mpi) have mpicc && have mpirun ;;
-    mpich) have mpicc.mpich && have mpirun.mpich ;; # as Debian calls it beside Open MPI
+    mpich) have mpicc.mpich && have mpirun.mpich ;; # the names that Debian gives MPICH, next to Open MPI
     cross-aarch64) can_link aarch64-linux-gnu-gcc ;;
     cross-riscv64) can_link riscv64-linux-gnu-gcc ;;
     cross-i686) can_link i686-linux-gnu-gcc ;;

@@ -64,7 +64,7 @@ static void (*const wide_pack_of[WIDE_TABLE])(kvc_u32 *, const struct wide_place
 #define WIDE_PACK_BY_TYPE(NAME, name) [NAME] = wide_pack_##name,
     WIDE_TYPES(WIDE_PACK_BY_TYPE)};
 
-/* Packs panel `number`. Beyond N, the last output is repeated. */
+/* Packs panel `number`. After the call's last output, that output is repeated. */
 static void wide_pack_panel(const struct kvc_int8_call *call, size_t number, kvc_u32 *to) {
     const size_t groups = groups_of(call), bytes = (size_t)wide_bytes(call->type);
     for (size_t place = 0; place < TILE_OUTPUTS; place += 8) {

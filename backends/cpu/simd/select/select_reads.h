@@ -75,7 +75,7 @@ struct select_prefetch {
 
 #define ENTRIES_AT_ONCE 4u
 #define CHANNEL_BYTES_AT_ONCE 1024u
-/* limit, so that the prefetched channels and this head's data fit in the cache together */
+/* limit, so that the prefetched channels and this head's data fit in the cache */
 #define CHANNEL_BYTES_AHEAD ((size_t)256 << 10)
 
 static void prefetch_next(struct select_prefetch *ahead) {
