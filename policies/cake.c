@@ -173,7 +173,7 @@ static enum kvc_status cake_prompt(struct kvc_stage *stage, const struct kvc_val
 
 const struct kvc_policy_class kvc_policy_cake = {
     .name = "cake",
-    .summary = "layers share the cache by how widely they attend and how much their attention changes",
+    .summary = "divides the cache among layers by how widely they attend and how much their attention changes",
     .paper = "CAKE, arXiv:2503.12491",
     .idea = "Layers need different amounts of memory. A layer gets a larger share if its last queries spread their "
             "attention widely, and if their attention to an entry changes from query to query. The shares are computed "

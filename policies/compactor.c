@@ -74,7 +74,7 @@ static enum kvc_status compactor_prompt(struct kvc_stage *stage, const struct kv
 
 const struct kvc_policy_class kvc_policy_compactor = {
     .name = "compactor",
-    .summary = "keys that stand out, and entries that queries of the text around them attend to",
+    .summary = "keeps keys that stand out, and entries that queries of the text around them attend to",
     .paper = "Compactor, arXiv:2507.08143",
     .idea =
         "The question is not known yet, but two things still speak for an entry. First, its key may point in a "

@@ -100,7 +100,8 @@ static enum kvc_status criticalkv_prompt(struct kvc_stage *stage, const struct k
 
 const struct kvc_policy_class kvc_policy_criticalkv = {
     .name = "criticalkv",
-    .summary = "half by another method's scores, half by these scores times the value's effect on the output",
+    .summary = "keeps half of its entries by another method's scores, half by these scores times the value's effect on "
+               "the output",
     .paper = "CriticalKV, arXiv:2502.03805",
     .idea = "An entry matters as much as the layer's output would change without it. This change is its attention "
             "times the length of its value after the output projection. Another method's scores estimate the future "

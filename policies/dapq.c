@@ -164,7 +164,7 @@ static enum kvc_status dapq_prompt(struct kvc_stage *stage, const struct kvc_val
 
 const struct kvc_policy_class kvc_policy_dapq = {
     .name = "dapq",
-    .summary = "entries that pseudo tokens at the answer's positions attend to",
+    .summary = "keeps entries that pseudo tokens at the answer's positions attend to",
     .paper = "DapQ: Where Matters More Than What, decoding-aligned compression via position-aware pseudo queries",
     .idea =
         "The queries that matter are those of the answer, which does not exist yet. What a query attends to "

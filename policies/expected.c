@@ -59,7 +59,7 @@ static enum kvc_status expected_prompt(struct kvc_stage *stage, const struct kvc
 
 const struct kvc_policy_class kvc_policy_expected = {
     .name = "expected",
-    .summary = "entries that future queries will attend to, by the mean and covariance of the prompt's queries",
+    .summary = "keeps entries that future queries will attend to, by the mean and covariance of the prompt's queries",
     .paper = "Expected Attention, arXiv:2510.00636",
     .idea =
         "The queries that will need an entry do not exist yet, but they will be distributed much like the prompt's "

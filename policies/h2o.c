@@ -43,7 +43,7 @@ static enum kvc_status h2o_decode(struct kvc_stage *stage, const struct kvc_valu
 
 const struct kvc_policy_class kvc_policy_h2o = {
     .name = "h2o",
-    .summary = "the entries that all queries so far attended to most, and the most recent ones",
+    .summary = "keeps the entries that all queries so far attended to most, and the most recent ones",
     .paper = "H2O, arXiv:2306.14048",
     .idea = "A few entries, the heavy hitters, attract most of the attention. Each entry sums the attention that every "
             "query so far has given it, including the prompt's queries. By default, half of the budget goes to the "

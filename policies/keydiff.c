@@ -11,7 +11,7 @@ static enum kvc_status keydiff_evict(struct kvc_stage *stage, const struct kvc_v
 
 const struct kvc_policy_class kvc_policy_keydiff = {
     .name = "keydiff",
-    .summary = "the keys least similar to the mean of all keys",
+    .summary = "keeps the keys least similar to the mean of all keys",
     .paper = "KeyDiff, arXiv:2504.15364",
     .idea = "A key that points in a direction of its own attracts attention. Keys that point in the same direction as "
             "most others are alike and can replace each other. The method compares every key with the mean of all "

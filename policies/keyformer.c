@@ -53,7 +53,7 @@ static enum kvc_status keyformer_decode(struct kvc_stage *stage, const struct kv
 
 const struct kvc_policy_class kvc_policy_keyformer = {
     .name = "keyformer",
-    .summary = "accumulated attention with Gumbel noise and a rising temperature",
+    .summary = "keeps the entries with the most accumulated attention, with Gumbel noise and a rising temperature",
     .paper = "Keyformer, arXiv:2403.09054",
     .idea = "Once entries are evicted, the probabilities of the remaining entries are distorted, and sums of "
             "probabilities favour old entries. The method therefore adds Gumbel noise to the scores, one draw per key "

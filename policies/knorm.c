@@ -10,7 +10,7 @@ static enum kvc_status knorm_evict(struct kvc_stage *stage, const struct kvc_val
 
 const struct kvc_policy_class kvc_policy_knorm = {
     .name = "knorm",
-    .summary = "the keys of smallest norm",
+    .summary = "keeps the keys of smallest norm",
     .paper = "A Simple and Effective L2 Norm-Based Strategy for KV Cache Compression, arXiv:2406.11430",
     .idea = "In many models, a key that attracts much attention has a small norm. So the norm of the key alone decides "
             "what is kept. The method reads no query and stores no state.",

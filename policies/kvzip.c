@@ -36,7 +36,7 @@ static enum kvc_status kvzip_prompt(struct kvc_stage *stage, const struct kvc_va
 
 const struct kvc_policy_class kvc_policy_kvzip = {
     .name = "kvzip",
-    .summary = "the entries needed to repeat the prompt, whatever the question will be",
+    .summary = "keeps the entries needed to repeat the prompt, whatever the question will be",
     .paper = "KVzip, arXiv:2505.23416",
     .idea = "A cache that serves any question must let the model repeat its text. So the prompt's tokens are run a "
             "second time, after the first. An entry's score is the highest attention that any of these queries, in any "

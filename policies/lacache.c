@@ -232,7 +232,7 @@ static enum kvc_status evict_prompt(struct kvc_stage *stage, const struct kvc_va
 
 const struct kvc_policy_class kvc_policy_lacache = {
     .name = "lacache",
-    .summary = "a ladder of kept spans across the layers",
+    .summary = "keeps spans of tokens that shift from layer to layer, like a ladder",
     .paper = "LaCache, arXiv:2507.14204",
     .idea = "Each token is kept in only a few neighbouring layers. Which layers these are shifts with the token's "
             "position, like the rungs of a ladder. Together the layers remember a longer past than one budget could. "

@@ -48,7 +48,7 @@ static enum kvc_status lagkv_prompt(struct kvc_stage *stage, const struct kvc_va
 
 const struct kvc_policy_class kvc_policy_lagkv = {
     .name = "lagkv",
-    .summary = "entries that stand out against the tokens after them",
+    .summary = "keeps entries that stand out against the tokens after them",
     .paper = "LagKV, arXiv:2504.04704",
     .idea = "The prompt is cut into partitions. Each channel of a key is scaled to the range that the channel has in "
             "the next partition, and so is each channel of the value. Entries whose scaled channels differ most from "

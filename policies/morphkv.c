@@ -104,7 +104,7 @@ static enum kvc_status morphkv_decode(struct kvc_stage *stage, const struct kvc_
 
 const struct kvc_policy_class kvc_policy_morphkv = {
     .name = "morphkv",
-    .summary = "a cache of constant size, whose entries the most recent queries choose again in every step",
+    .summary = "keeps a cache of constant size, chosen again in every step by the most recent queries",
     .paper = "MorphKV, arXiv:2503.00979",
     .idea = "The most recent tokens show which older entries still matter. A ring buffer holds the attention rows of "
             "the last R queries. The sum or the maximum over these rows is the score of an older entry, and each "

@@ -15,7 +15,7 @@ static enum kvc_status random_evict(struct kvc_stage *stage, const struct kvc_va
 
 const struct kvc_policy_class kvc_policy_random = {
     .name = "random",
-    .summary = "randomly drawn entries, the baseline of every comparison",
+    .summary = "keeps randomly drawn entries, the baseline of every comparison",
     .paper = "-",
     .idea = "Each entry draws a random number when it is appended, and the entries with the highest numbers are kept. "
             "A method that examines keys, values or attention must do better than this method to be worth its cost. "

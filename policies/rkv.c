@@ -44,7 +44,7 @@ static enum kvc_status rkv_decode(struct kvc_stage *stage, const struct kvc_valu
 
 const struct kvc_policy_class kvc_policy_rkv = {
     .name = "rkv",
-    .summary = "at intervals in decode, entries that recent queries attended to and whose keys are not repeated",
+    .summary = "at intervals in decode, keeps entries that recent queries attended to and whose keys are not repeated",
     .paper = "R-KV, arXiv:2505.24133",
     .idea = "A long chain of thought repeats itself, and its repetitions attend to each other, so attention alone "
             "would keep them all. Every `every` decode steps, an entry's score is the attention that the last queries "

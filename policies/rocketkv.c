@@ -90,7 +90,7 @@ static struct kvc_select sizes_for(const struct kvc_values *values, const struct
 
 const struct kvc_policy_class kvc_policy_rocketkv = {
     .name = "rocketkv",
-    .summary = "snapkv in the prompt, then hsa in decode; both share the compression",
+    .summary = "snapkv in the prompt, then hsa in decode; the compression is divided between them",
     .paper = "RocketKV, arXiv:2502.14051",
     .idea = "A method that evicts many entries loses some that later queries need. A method that chooses what to read "
             "misses some entries if its estimate uses little data. Each works well at a modest compression, so a large "

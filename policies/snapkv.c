@@ -18,7 +18,7 @@ static enum kvc_status snapkv_prompt(struct kvc_stage *stage, const struct kvc_v
 
 const struct kvc_policy_class kvc_policy_snapkv = {
     .name = "snapkv",
-    .summary = "the entries that the prompt's last queries attended to",
+    .summary = "keeps the entries that the prompt's last queries attended to",
     .paper = "SnapKV, arXiv:2404.14469",
     .idea = "The last queries of a prompt already attend to the entries that the answer will need. Their attention "
             "over the prompt is summed and smoothed over neighbours. The entries with the highest scores are kept, "

@@ -25,7 +25,7 @@ static enum kvc_status snapkv_decode_decode(struct kvc_stage *stage, const struc
 
 const struct kvc_policy_class kvc_policy_snapkv_decode = {
     .name = "snapkv-decode",
-    .summary = "snapkv's choice, repeated at intervals in decode",
+    .summary = "repeats snapkv's choice at intervals in decode",
     .paper = "SnapKV, arXiv:2404.14469; in decode steps as in kvpress (DecodingPress)",
     .idea = "A long answer moves away from the entries that the prompt's last queries attended to. Every `every` "
             "decode steps, the last queries vote as in snapkv, over all entries held: those of the prompt and those of "

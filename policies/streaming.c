@@ -30,7 +30,7 @@ static enum kvc_status streaming_evict(struct kvc_stage *stage, const struct kvc
 
 const struct kvc_policy_class kvc_policy_streaming = {
     .name = "streaming",
-    .summary = "the first entries and the most recent ones",
+    .summary = "keeps the first entries and the most recent ones",
     .paper = "StreamingLLM, arXiv:2309.17453",
     .idea = "The first few tokens attract much of the attention, whatever they say. If the cache keeps them and a "
             "window of the newest entries, a model stays stable over any length. Everything in between is forgotten.",

@@ -42,7 +42,7 @@ static enum kvc_status tova_evict(struct kvc_stage *stage, const struct kvc_valu
 
 const struct kvc_policy_class kvc_policy_tova = {
     .name = "tova",
-    .summary = "the entries that the newest query attends to",
+    .summary = "keeps the entries that the newest query attends to",
     .paper = "TOVA, arXiv:2401.06104",
     .idea = "The cache has a constant size, and the newest query decides: the entry to which it gives the least "
             "attention is evicted. The method does not remember earlier queries, so it needs no state.",

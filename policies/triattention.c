@@ -170,7 +170,7 @@ static enum kvc_status triattention_decode(struct kvc_stage *stage, const struct
 
 const struct kvc_policy_class kvc_policy_triattention = {
     .name = "triattention",
-    .summary = "at intervals in decode, entries that queries of known statistics will attend to",
+    .summary = "at intervals in decode, keeps entries that queries of known statistics will attend to",
     .paper = "TriAttention, arXiv:2604.04921",
     .idea = "Before rotation, the queries of a head lie close to one centre, whatever the text. So the attention that "
             "a query will give to a key follows mostly from this centre and from the distance between query and key: "

@@ -20,7 +20,7 @@ static enum kvc_status window_evict(struct kvc_stage *stage, const struct kvc_va
 
 const struct kvc_policy_class kvc_policy_window = {
     .name = "window",
-    .summary = "the most recent entries",
+    .summary = "keeps the most recent entries",
     .paper = "-",
     .idea = "Keeps the B newest entries and evicts the others, after the prompt and after every decode step. This is "
             "the simplest bounded cache.",
