@@ -77,9 +77,9 @@ static int find_control(const struct cli_command *command, const struct kvc_mode
     return KVC_OK;
 }
 
-/* Sets *chat if the prompts are messages of a chat. They are if an option for chat templates is given. Otherwise they
- * are if the model has a template, unless --raw is given, there is no prompt, or a prompt contains control tokens
- * (which --no-special makes plain text). */
+/* Sets *chat if the prompts are messages of a chat. They are messages if an option for chat templates is given. Without
+ * such an option, they are messages if the model has a template, unless --raw is given, there is no prompt, or a prompt
+ * contains control tokens (which --no-special makes plain text). */
 static int run_choose(const struct cli_command *command, const struct arguments *arguments,
                       const struct kvc_model *model, const struct prompt *prompts, bool *chat) {
     bool control = false;
