@@ -75,7 +75,7 @@ INLINE void pack_strip(const unsigned char *const *group, kvc_i8 *to) {
             u[2 * i] = _mm512_unpacklo_epi32(r[2 * i], r[2 * i + 1]);
             u[2 * i + 1] = _mm512_unpackhi_epi32(r[2 * i], r[2 * i + 1]);
         }
-        /* the quarters of t[w]: word w of rows 0-3, word w + 4 of rows 0-3, word w of rows 4-7, word w + 4 of rows 4-7 */
+        /* the quarters of t[w]: words w and w + 4 of rows 0-3, then words w and w + 4 of rows 4-7 */
         UNROLL
         for (int i = 0; i < 2; i++) {
             t[4 * half + 2 * i] = _mm512_unpacklo_epi64(u[i], u[i + 2]);
