@@ -81,7 +81,7 @@ const struct kvc_policy_class kvc_policy_compactor = {
         "direction in which no other key points. The statistical leverage of the key measures how much of the space "
         "spanned by the keys would be lost without it. Second, the text around the entry may attend to it. To measure "
         "this, the prompt is cut into chunks, and every query of a chunk attends to every key of the chunk, including "
-        "later keys. Both scores are brought to the same scale and added.",
+        "later keys. The leverage and the attention of an entry are brought to the same scale and added.",
     .formula =
         "all entries but the first `sinks` and the last `recent` are scored, n of each list. x_j: the key before RoPE "
         "minus the mean of all; G = sum of x x^T + 0.01 I; l_j = x_j . G^-1 x_j. Chunks of `chunk` of the turn's "
@@ -101,8 +101,8 @@ const struct kvc_policy_class kvc_policy_compactor = {
         "every query's attention, and it adds as many queries, which attend to all keys equally. So its scores in the "
         "last chunk are not those of the formula, and one entry in eight differs. This method does not adapt the "
         "compression to the context, as the paper's calibration does.",
-    .second_turn = "Leverage is computed over old and new entries. Attention is what the queries of an entry's own "
-                   "turn gave it. Entries of generated tokens have no such attention, and count as the mean.",
+    .second_turn = "Leverage is computed over old and new entries. An entry's attention comes from the queries of its "
+                   "own turn. Entries of generated tokens have no such attention, and count as the mean.",
     .channels = true,
     .stages = KVC_STAGE_PROMPT,
     .options = options,

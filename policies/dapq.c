@@ -193,7 +193,7 @@ const struct kvc_policy_class kvc_policy_dapq = {
         "bundled model answers 0.47 with kernel=1 and 0.88 with kernel=7 at a budget of 64 (content=ends); with snapkv "
         "it answers 0.80 (docs/measured/needle.md).",
     .second_turn = "Pseudo tokens are copies of the turn's tokens, and run after its prompt. They choose among old and "
-                   "new entries. There are none while N is at most B.",
+                   "new entries. No pseudo tokens are run if N is at most B.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .trial = "kernel=5",

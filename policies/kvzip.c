@@ -57,7 +57,7 @@ const struct kvc_policy_class kvc_policy_kvzip = {
         "chunk, the first 4 entries and the repetition. The first 4 entries may be evicted. The budget is divided "
         "within a layer; that code divides it over all layers unless told otherwise.",
     .second_turn = "Repeats the turn's tokens after its prompt, and chooses among old and new entries. Nothing is "
-                   "repeated while N is at most B.",
+                   "repeated if N is at most B.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .forecast = &(const struct kvc_forecast){.bound = kvzip_bound, .ragged = KVC_RAGGED_HEADS},

@@ -51,8 +51,9 @@ const struct kvc_policy_class kvc_policy_quest = {
     .summary = "reads the pages whose keys may score highest",
     .paper = "Quest, arXiv:2406.10774",
     .idea = "Neighbouring entries form pages. For every page, the smallest and the largest value of each channel of "
-            "its keys are stored. They bound from above the score that any key of the page can have with the query, so "
-            "the pages worth reading are found without reading their keys. Nothing is evicted.",
+            "its keys are stored. They give an upper bound of the score that any key of the page can have with the "
+            "query. So the method finds the pages that are worth reading without reading their keys. Nothing is "
+            "evicted.",
     .formula = "bound of a page = sum over the channels of max(q max, q min), summed over the group's heads; read = "
                "the top floor(B / (2 page)) pages, at least one; with p: of these, from the highest on, the fewest "
                "that have the share p of the sum over all pages of W times the page's entries, W = exp((bound - the "
@@ -61,8 +62,8 @@ const struct kvc_policy_class kvc_policy_quest = {
     .traffic = "at most ceil(n / page) times 2 d values (d if a group's heads agree on every sign), and the entries of "
                "the top pages (with p maybe fewer), per generated token",
     .differences = "Each KV head has one choice, from the sum of its group's bounds. The budget counts the bounds as "
-                   "well. The first two layers are not left out (skip_layers=2 does that). The share p, after Twilight "
-                   "(arXiv:2502.02770), is not in the paper.",
+                   "well. The method also acts on the first two layers (skip_layers=2 leaves them full, as the "
+                   "authors' code does). The share p, after Twilight (arXiv:2502.02770), is not in the paper.",
     .second_turn =
         "The new prompt attends to the whole history. A budget given as a share, and page=auto, are computed again "
         "from its length.",

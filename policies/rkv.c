@@ -64,8 +64,9 @@ const struct kvc_policy_class kvc_policy_rkv = {
     .differences =
         "Another method must choose among the prompt's entries; the authors' code also evicts once after the prompt. A "
         "group's probabilities are averaged; that code takes the largest logit of the group before the softmax (for G "
-        "= 1, scores=logits is its formula). Rows hold what the attention computed then; that code computes them again "
-        "over the entries held now. A key of length 0 is similar to no other; that code adds 1e-8 to lengths.",
+        "= 1, scores=logits is its formula). The stored rows hold the probabilities of the time of the query; that "
+        "code computes them again at the eviction, over the entries held then. A key of length 0 is similar to no "
+        "other; that code adds 1e-8 to lengths.",
     .second_turn = "The turn's prompt evicts nothing, and its last queries vote as those of the first turn do. Steps "
                    "count from its end.",
     .whole_keys = true,
