@@ -57,7 +57,7 @@ enum kvc_status kvc_ways_read(const char *text, uint32_t count, struct kvc_ways 
     if (!right)
         return kvc_fail(error, KVC_USAGE, "ranks: '%s': " FORM, text);
     if (has_tensor && has_pipeline && (!tensor || !pipeline))
-        return kvc_fail(error, KVC_USAGE, "ranks: '%s': both together need a number each, as in tensor=4,pipeline=2",
+        return kvc_fail(error, KVC_USAGE, "ranks: '%s': give a number for each of the two, as in tensor=4,pipeline=2",
                         text);
     ways->tensor = tensor ? tensor : has_tensor && count ? count : 1;
     ways->pipeline = pipeline ? pipeline : has_pipeline && count ? count : 1;

@@ -144,9 +144,10 @@ enum kvc_status kvc_cache_positions_check(const struct kvc_policy *policy, const
     for (uint32_t l = 0; l < layers; l++) {
         const struct kvc_method *method = kvc_policy_cache_positions(policy, l);
         if (method && !network)
-            return kvc_fail(error, KVC_USAGE,
-                            "policy %s: positions=cache: keys of a replay come rotated; it needs a model",
-                            method->policy->name);
+            return kvc_fail(
+                error, KVC_USAGE,
+                "policy %s: positions=cache needs a model, because the keys of a replay are already rotated",
+                method->policy->name);
         if (method && network->layer[l].window)
             return kvc_fail(error, KVC_USAGE,
                             "policy %s: positions=cache: layer %u sees its last %u positions only; it needs a model "

@@ -163,14 +163,14 @@ static enum kvc_status check_options(const struct kvc_policy_class *policy, stru
         if (!o->name[0] || strpbrk(o->name, ":,+=/\" "))
             return kvc_fail(error, KVC_USAGE, "policy '%s': an option's name is letters, digits and '_'", policy->name);
         if ((unsigned)o->kind > KVC_OPTION_TEXT)
-            return kvc_fail(error, KVC_USAGE, "policy '%s': option '%s' is of kind %u: there is none", policy->name,
-                            o->name, (unsigned)o->kind);
+            return kvc_fail(error, KVC_USAGE, "policy '%s': option '%s' has the unknown kind %u", policy->name, o->name,
+                            (unsigned)o->kind);
         if (!o->help || (o->kind == KVC_OPTION_CHOICE && !o->choices))
             return kvc_fail(error, KVC_USAGE, "policy '%s': option '%s' has no help or no choices", policy->name,
                             o->name);
         for (size_t i = 0; common[i].name; i++) {
             if (!strcmp(common[i].name, o->name))
-                return kvc_fail(error, KVC_USAGE, "policy '%s': every method has an option '%s'", policy->name,
+                return kvc_fail(error, KVC_USAGE, "policy '%s': every method already has an option '%s'", policy->name,
                                 o->name);
         }
         for (const struct kvc_option *other = policy->options; other != o; other++) {
@@ -186,7 +186,7 @@ enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_
     if (!policy->name || !policy->name[0] || strpbrk(policy->name, ":,+=/\" "))
         return kvc_fail(error, KVC_USAGE, "policy: a name is letters, digits, '-' and '_'");
     if (engine->ranks)
-        return kvc_fail(error, KVC_USAGE, "policy '%s': the other processes of this engine would not know it",
+        return kvc_fail(error, KVC_USAGE, "policy '%s': cannot be registered: the engine has several processes",
                         policy->name);
     if (kvc_engine_find_policy(engine, policy->name, strlen(policy->name)))
         return kvc_fail(error, KVC_USAGE, "policy '%s' is registered already", policy->name);

@@ -26,7 +26,7 @@ static enum kvc_status check_scores(const struct kvc_stage *stage, const struct 
 static enum kvc_status check_keep(const struct kvc_stage *stage, const struct kvc_keep *rules, uint32_t count,
                                   struct kvc_error *error) {
     if (stage->observes)
-        return kvc_fail(error, KVC_USAGE, "policy: keep in a method that only observes the prompt");
+        return kvc_fail(error, KVC_USAGE, "policy: a method that only observes the prompt must not evict");
     for (uint32_t h = 0; h < count; h++)
         if ((rules[h].top || rules[h].fill) && !rules[0].scores)
             return kvc_fail(error, KVC_USAGE, "policy: keep by score, but there are no scores");

@@ -66,6 +66,7 @@ enum kvc_status kvc_finite_logits(const struct kvc_runner *runner, const float *
                                   struct kvc_error *error) {
     if (kvc_finite(logits, runner->network->vocab))
         return KVC_OK;
-    return kvc_fail(error, KVC_INPUT, NOT_FINITE "every layer's output is, the output matrix makes them so; " MUST_BE,
+    return kvc_fail(error, KVC_INPUT,
+                    NOT_FINITE "all layers' outputs are finite, so the output matrix is the cause; " MUST_BE,
                     (unsigned long long)position);
 }

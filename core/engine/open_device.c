@@ -90,7 +90,8 @@ static enum kvc_status no_such_backend(const struct device_name *name, struct kv
                         "backend '%s' is not in this build; 'kvcull info backends' lists the others", name->text);
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
         if (!strncasecmp(name->text, foreign[i], strlen(foreign[i])))
-            return kvc_fail(error, KVC_RESOURCE, "backend '%s': there is none for it; use opencl or cpu", name->text);
+            return kvc_fail(error, KVC_RESOURCE, "backend '%s': kvcull has no such backend; use opencl or cpu",
+                            name->text);
     return unknown_backend(name->text, error);
 }
 

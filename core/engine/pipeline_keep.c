@@ -125,9 +125,10 @@ enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc
     const struct kvc_method *chunks = kvc_policy_owner(session->policy, KVC_STAGE_CHUNK);
     for (uint32_t r = 0; ranks && chunks && r < ranks->stages.link->count; r++)
         if (kvc_pipeline_decides(session, r) && kvc_policy_owner(session->policy, KVC_STAGE_PROPAGATE))
-            return kvc_fail(error, KVC_USAGE,
-                            "session: policy %s: its layers wait for one of another rank of the pipeline, which goes "
-                            "with no method that leaves rows out; '--ranks tensor' runs it",
-                            session->policy->spec);
+            return kvc_fail(
+                error, KVC_USAGE,
+                "session: policy %s: a layer of one pipeline stage chooses for layers of another; this cannot "
+                "be combined with a method that prunes tokens; use '--ranks tensor'",
+                session->policy->spec);
     return KVC_OK;
 }

@@ -200,7 +200,7 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
     const uint32_t count = method->policy->pseudo(&method->values, &turn, offset, NULL);
     struct kvc_error cause;
     if (count > 0 && !source->tokens && source->pseudo != count)
-        return kvc_fail(error, KVC_INPUT, "replay: policy %s looks from %u pseudo rows; %u came with the prompt",
+        return kvc_fail(error, KVC_INPUT, "replay: policy %s needs %u pseudo rows; the prompt has %u",
                         method->policy->name, count, source->pseudo);
     if (count == 0)
         return KVC_OK;

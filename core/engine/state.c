@@ -74,8 +74,8 @@ static void pass_method(struct kvc_archive *a, struct kvc_session *session, uint
         if (!changes && memcmp(place, use->state, use->state_bytes) != 0)
             kvc_archive_fail(
                 a, KVC_INPUT,
-                "policy %s: its state is not what it opens with: a file of its own has changed, or its class has no "
-                "state_fits",
+                "policy %s: its saved state differs from that of a new session: a file that the policy names has "
+                "changed, or the class has no state_fits",
                 method->policy->name);
         memcpy(use->state, place, use->state_bytes);
         if (!a->from && method->policy->state_fits &&

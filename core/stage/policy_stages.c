@@ -12,7 +12,8 @@ static enum kvc_status limit_stages(struct kvc_method *method, struct kvc_error 
         return KVC_OK;
     const unsigned two = KVC_STAGE_PROMPT | KVC_STAGE_DECODE;
     if ((method->stages & two) != two)
-        return kvc_fail(error, KVC_USAGE, "policy %s: stages=%s: only a method of both stages can be limited to one",
+        return kvc_fail(error, KVC_USAGE,
+                        "policy %s: stages=%s: only a method with a prompt and a decode stage can be limited",
                         method->policy->name, text);
     method->stages &= ~two;
     method->stages |= !strcmp(text, "prompt") ? (unsigned)KVC_STAGE_PROMPT : (unsigned)KVC_STAGE_DECODE;

@@ -57,8 +57,8 @@ enum kvc_status kvc_gguf_check_output(const char *to, struct kvc_error *error) {
     uint32_t number, count;
     return read_name(to, &stem, &number, &count) && count > 1
                ? kvc_fail(error, KVC_USAGE,
-                          "%s: is the name of one part of a model in several files, and one file is written; give a "
-                          "name that does not end in -NNNNN-of-NNNNN.gguf",
+                          "%s: is the name of one part of a model in several files, but kvcull writes a single file; "
+                          "give a name that does not end in -NNNNN-of-NNNNN.gguf",
                           to)
                : KVC_OK;
 }
@@ -93,7 +93,7 @@ static enum kvc_status check_metadata(const struct parts *parts, const struct kv
         if (!first || first->type != type || first->value_bytes != here->value_bytes ||
             memcmp(first->value, here->value, (size_t)here->value_bytes) != 0) {
             return kvc_fail(parts->error, KVC_INPUT,
-                            "%s: has the key %.255s, which the first part has not or with another value; metadata "
+                            "%s: has the key %.255s, which is missing or different in the first part; metadata "
                             "must be in the first part",
                             parts->path, key);
         }

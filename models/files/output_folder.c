@@ -45,7 +45,7 @@ static enum kvc_status check_target(const char *path, struct kvc_error *error) {
         return errno == ENOENT ? KVC_OK : cannot_write(path, errno, error);
     }
     if (!S_ISDIR(about.st_mode)) {
-        return kvc_fail(error, KVC_RESOURCE, "%s: is there and is not a folder; give another name", path);
+        return kvc_fail(error, KVC_RESOURCE, "%s: exists and is not a folder; give another name", path);
     }
     DIR *list = opendir(path);
     size_t entries = 0;
@@ -55,9 +55,8 @@ static enum kvc_status check_target(const char *path, struct kvc_error *error) {
     if (list) {
         closedir(list);
     }
-    return list && entries <= 2
-               ? KVC_OK
-               : kvc_fail(error, KVC_RESOURCE, "%s: is there and is not empty; give another name", path);
+    return list && entries <= 2 ? KVC_OK
+                                : kvc_fail(error, KVC_RESOURCE, "%s: exists and is not empty; give another name", path);
 }
 
 static enum kvc_status make_temporary(struct kvc_output_set *set, struct kvc_error *error) {

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#define DEPTH_MOST 100u   /* parentheses within each other */
+#define DEPTH_MOST 100u   /* maximum nesting of parentheses */
 #define REPEATS_MOST 8u   /* repeats of one item that follow each other: x*+? */
 #define COUNT_MOST 65535u /* maximum count of a repeat; PCRE2's limit */
 #define SHOWN_MOST 40     /* bytes of a rule's name in a message */
@@ -98,7 +98,7 @@ static bool read_group(struct gbnf_reader *reader, uint32_t *made) {
     const uint32_t begun = reader->line;
     char found[GBNF_FOUND_BYTES];
     if (reader->depth == DEPTH_MOST)
-        return kvc_gbnf_fail(reader, begun, "more than %u parentheses within each other", DEPTH_MOST);
+        return kvc_gbnf_fail(reader, begun, "more than %u parentheses are nested", DEPTH_MOST);
     reader->at++;
     reader->depth++;
     kvc_gbnf_space(reader, true);

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define SCHEMAS_MOST 4096u
-#define DEEPEST 100u /* schemas within each other */
+#define DEEPEST 100u /* maximum nesting of schemas */
 
 /* The groups of every schema. w: white space; c: a character of a string; d and k: 64 and 4,096 of them; s: a string;
  * i: a whole number; n: a number; v: any value. */
@@ -394,9 +394,8 @@ static bool define(struct schema *schema, const json_t *node, const struct schem
 /* Returns a new group for a schema, or 0 if there are too many or no memory. */
 static unsigned new_group(struct schema *schema, const json_t *node, const struct schema_place *at) {
     if (schema->known_count == SCHEMAS_MOST || schema->depth == DEEPEST) {
-        (void)schema_refuse(schema, at,
-                            schema->depth == DEEPEST ? "too many schemas within each other"
-                                                     : "the schema has too many parts");
+        (void)schema_refuse(
+            schema, at, schema->depth == DEEPEST ? "schemas are nested too deeply" : "the schema has too many parts");
         return 0;
     }
     if (schema->known_count == schema->known_capacity) {

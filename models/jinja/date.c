@@ -89,7 +89,7 @@ struct jinja_value jinja_date(struct jinja *j, const struct jinja_string *form) 
     if ((read != 3 && read != 6) || date.year < 1 || date.month < 1 || date.month > 12 || date.day < 1 ||
         date.day > 31 || date.hour < 0 || date.hour > 23 || date.minute < 0 || date.minute > 59 || date.second < 0 ||
         date.second > 60) {
-        return JINJA_FAIL(j, "the date \"%.30s\" is none; it must be like 2025-06-30", j->date);
+        return JINJA_FAIL(j, "\"%.30s\" is not a date; it must be like 2025-06-30", j->date);
     }
     struct jinja_text text = {0};
     for (size_t at = 0; at < form->bytes && j->status == KVC_OK; at++) {

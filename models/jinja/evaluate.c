@@ -86,7 +86,8 @@ struct jinja_value jinja_call_value(struct jinja *j, struct jinja_value what, co
         return jinja_call_macro(j, what.macro, call);
     }
     if (what.kind == JINJA_UNDEFINED && what.what && !strcmp(what.what, "strftime_now") && !j->date) {
-        j->status = kvc_fail(j->error, KVC_USAGE, "%s, line %d: it asks for the date; give it one", j->where, j->line);
+        j->status = kvc_fail(j->error, KVC_USAGE, "%s, line %d: the template needs the date, but none was given",
+                             j->where, j->line);
         return what;
     }
     if (what.kind == JINJA_UNDEFINED) {

@@ -89,7 +89,7 @@ static void put_magnitude(struct jinja *j, struct jinja_text *text, const struct
         const int places = field->places < 0 ? 6 : (int)field->places;
         put_real(j, text, kind == '%' ? real * 100 : real, places, kind == '%' ? 'f' : kind, field->alternate);
     } else if (field->alternate || field->places > MOST_PLAIN) {
-        jinja_fail(j, "a form with # or more than %d digits and without a letter is not supported", MOST_PLAIN);
+        jinja_fail(j, "a format with # or more than %d digits and without a letter is not supported", MOST_PLAIN);
     } else {
         jinja_put_significant(j, text, real, field->places < 0 ? -1 : field->places < 1 ? 1 : (int)field->places);
     }
@@ -131,7 +131,7 @@ static void put_signed(struct jinja *j, struct jinja_text *text, const struct ji
     }
     *at = '\0';
     if (field->group && align == '=' && field->fill.data[0] == '0') {
-        jinja_fail(j, "a form with both zeros in front and a separator is not supported");
+        jinja_fail(j, "a format with both leading zeros and a separator is not supported");
     } else if (field->group) {
         body = grouped(j, &body, field->group, based ? 4 : 3);
     }

@@ -109,7 +109,7 @@ static struct jinja_field read_field(struct jinja *j, const struct jinja_string 
         field.kind = spec->data[at++];
     }
     if (at < spec->bytes) {
-        jinja_fail(j, "format: a field's form is broken");
+        jinja_fail(j, "format: a field's format specification is malformed");
     }
     return field;
 }

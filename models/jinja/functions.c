@@ -90,7 +90,7 @@ FUNCTION(do_raise) {
 FUNCTION(do_date) {
     UNUSED;
     return a[0].kind == JINJA_STRING ? jinja_date(j, a[0].string)
-                                     : JINJA_FAIL(j, "strftime_now: the form must be a string");
+                                     : JINJA_FAIL(j, "strftime_now: the format must be a string");
 }
 
 const struct jinja_builtin jinja_globals[] = {

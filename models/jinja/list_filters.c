@@ -324,7 +324,7 @@ static const struct jinja_builtin *named(struct jinja *j, const char *kind, stru
                                         : jinja_filter(name.string->data, name.string->bytes);
     }
     if (!builtin) {
-        jinja_fail(j, "there is no %s of the name given", kind);
+        jinja_fail(j, "there is no %s of this name", kind);
     }
     return builtin;
 }

@@ -61,7 +61,7 @@ static int64_t take_size(struct jinja *j, const struct jinja_string *form, size_
     const struct jinja_value given = next_value(j, values);
     const int64_t size = jinja_is_whole(given) ? jinja_whole(given) : INT64_MAX;
     if (j->status == KVC_OK && (form->safe || size > INT32_MAX || size < -INT32_MAX)) {
-        jinja_fail(j, "a * in a form takes an int; in text that is marked safe it is not supported");
+        jinja_fail(j, "a * in a format takes an int; in text that is marked safe it is not supported");
     }
     *negative = size < 0;
     return j->status != KVC_OK ? -1 : size < 0 ? -size : size;

@@ -96,7 +96,7 @@ void kvc_session_identity_compare(struct kvc_archive *archive, struct kvc_model 
         size_t bytes = 0;
         kvc_archive_text(archive, &there, &bytes);
         if (there && (bytes != strlen(here) || memcmp(there, here, bytes) != 0))
-            kvc_archive_fail(archive, KVC_INPUT, "%s: it was saved with %.100s, and here is %.100s", names[i], there,
+            kvc_archive_fail(archive, KVC_INPUT, "%s: it was saved with %.100s, but %.100s is in use", names[i], there,
                              here);
         free(there);
     }

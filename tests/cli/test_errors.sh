@@ -167,7 +167,7 @@ fails 2 'nosuch' chat -m "$demo" --template nosuch
 
 # ---- backends that do not exist
 for backend in rocm ROCm hip HIP metal Metal vulkan Vulkan; do
-    fails 4 "'$backend': there is none for it; use opencl or cpu" run -m "$demo" --backend $backend -p x
+    fails 4 "'$backend': kvcull has no such backend; use opencl or cpu" run -m "$demo" --backend $backend -p x
 done
 fails 4 'use opencl or cpu' bench -m "$demo" --backend rocm:1 -q
 fails 4 'use opencl or cpu' run -m "$demo" --backend mps -p x

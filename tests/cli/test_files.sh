@@ -238,8 +238,8 @@ that 'and one more a step' [ "$(json steps.10.kept.1.1)" = '[18]' ]
 that 'no pseudo entry' [ "$(json steps.1.kept.0.0.8)" = 30 ]
 ok replay --kv "$dapq+topk:budget=5" --prompt 30 --in "$work/extra.safetensors" -q
 that 'five are read' [ "$(json steps.3.read.1.0)" = '[5]' ]
-fails 3 'looks from 3 pseudo rows; 0 came' replay --kv "$dapq" --prompt 30 --in "$work/dump.safetensors" -q
-fails 3 'looks from 4 pseudo rows; 3 came' replay --kv dapq:budget=8,pseudo=4,content=random --prompt 30 \
+fails 3 'needs 3 pseudo rows; the prompt has 0' replay --kv "$dapq" --prompt 30 --in "$work/dump.safetensors" -q
+fails 3 'needs 4 pseudo rows; the prompt has 3' replay --kv dapq:budget=8,pseudo=4,content=random --prompt 30 \
     --in "$work/extra.safetensors" -q
 dump layers.0.pseudo_q:3:4:8 layers.0.pseudo_k:3:2:8
 fails 3 '0 pseudo rows in layer 1: must be 3' replay --kv "$dapq" --prompt 30 --in "$work/extra.safetensors" -q

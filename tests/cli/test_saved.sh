@@ -95,7 +95,7 @@ that 'it names the file once' [ "$(grep -o "$work/full" "$work/err" | wc -l)" = 
 
 # ---- refusals
 fails 3 'policy: it was saved with snapkv' run -q -m "$demo" --load "$work/prompt" --kv snapkv:budget=13,window=4 -p x
-fails 3 'kv-type: it was saved with f16, and here is q8_0' run -q -m "$demo" --load "$work/prompt" --kv-type q8_0 -p x
+fails 3 'kv-type: it was saved with f16, but q8_0 is in use' run -q -m "$demo" --load "$work/prompt" --kv-type q8_0 -p x
 fails 3 'not a saved session' run -q -m "$demo" --load "$demo/config.json" -p x
 fails 3 'No such file' run -q -m "$demo" --load "$work/none" -p x
 fails 3 'holds no conversation' run -q -m "$demo" --load "$work/prompt" --template chatml -p x

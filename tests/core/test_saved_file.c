@@ -243,7 +243,7 @@ static void test_another(void **state) {
     FINE(kvc_session_save(session, file_path, NULL, &error));
     try_options(model, "snapkv:budget=21,window=8", KVC_F16, KVC_INPUT, "policy: it was saved with snapkv:budget=20,");
     try_options(model, "snapkv:nonsense=1", KVC_F16, KVC_USAGE, "nonsense");
-    try_options(model, NULL, KVC_Q8_0, KVC_INPUT, "kv-type: it was saved with f16, and here is q8_0");
+    try_options(model, NULL, KVC_Q8_0, KVC_INPUT, "kv-type: it was saved with f16, but q8_0 is in use");
     kvc_session_defaults(&options); /* the same in other words */
     options.policy = "snapkv:kernel=7,budget=20,window=8";
     options.cache_type = kvc_entry_types(KVC_ANY_TYPE);
@@ -356,7 +356,7 @@ static void test_own_state(void **state) {
             } else {
                 REFUSED(kvc_session_load(m, NULL, file_path, NULL, &loaded, &error), KVC_INPUT,
                         i ? "policy counts: its state cannot be"
-                          : "policy forgets: its state is not what it opens with");
+                          : "policy forgets: its saved state differs from that of a new session");
             }
         }
         kvc_session_close(session);

@@ -134,13 +134,13 @@ static void refusals_leave_nothing(void **state) {
     check_refusal(kvc_convert(from, own_path("new/"), KVC_Q8_0, &error), KVC_USAGE, &error,
                   "a Hugging Face folder holds f32, f16 or bf16, not q8_0");
     check_refusal(kvc_convert(from, own_path("tiny.gguf/"), KVC_F16, &error), KVC_RESOURCE, &error,
-                  "is there and is not a folder");
+                  "exists and is not a folder");
     check_refusal(kvc_convert(from, own_path("none/new/"), KVC_F16, &error), KVC_RESOURCE, &error,
                   "cannot be written: No such file");
     assert_int_equal(mkdir(own_path("full"), 0777), 0);
     write_file("full/file", "x", 1);
     check_refusal(kvc_convert(from, own_path("full/"), KVC_F16, &error), KVC_RESOURCE, &error,
-                  "is there and is not empty");
+                  "exists and is not empty");
     assert_int_equal(count_files("new"), 0);
     assert_int_equal(count_files("full"), 1);
     assert_int_equal(mkdir(own_path("empty"), 0777), 0); /* something else has this name */
