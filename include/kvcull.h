@@ -497,8 +497,8 @@ struct kvc_entry_types kvc_session_cache_type(const struct kvc_session *session)
 typedef int kvc_row_fn(void *user, uint64_t row, const float *logits);
 /** Receives progress: `done` of `total`, in rows times layers. Nonzero stops the prompt. The last call has `done` equal
  * to `total`; `total` decreases when token pruning drops rows. The function may run kvc_decode on other sessions of the
- * model, so that a long prompt does not delay them, and may close other sessions. It must not start a prompt. This does
- * not change results. */
+ * model, so that a long prompt does not delay them, and may close other sessions. It must not start a prompt. These
+ * calls do not change the prompt's results. */
 typedef int kvc_progress_fn(void *user, uint64_t done, uint64_t total);
 /** Called after each chunk when a method reads the prompt in chunks (stage chunk). `tokens` is the number of the turn's
  * tokens read so far; kvc_session_positions reports the entries held then. Nonzero stops the prompt. */
@@ -568,8 +568,8 @@ struct kvc_session_stats {
     uint64_t saturated;         /**< values clipped to the F16 range when stored. After a step of several sessions, each
                                      counts the values of all of them */
     bool outgrown;              /**< longrope: the session began with the short factors and now has more tokens than
-                                     they serve (original_context of the model). It keeps them; a new session with a
-                                     larger `context` uses the long factors */
+                                     they serve (original_context of the model). The session keeps the short factors; a
+                                     new session with a larger `context` uses the long ones */
     uint32_t prompt_sessions;   /**< sessions that shared the last prompt's rows, this one included */
     uint64_t spared_rows;       /**< rows times layers that were computed for another session */
     uint32_t mean_rows;         /**< number of first keys whose mean is subtracted from the keys, in a list; 0: none */
@@ -689,13 +689,13 @@ struct kvc_estimate {
     uint64_t entries;     /**< entries of the longest head after the prompt and the generated tokens; the mean over
                                heads if that depends on the data */
     uint64_t all_entries; /**< entries of all lists at that time; an upper bound if a decode method evicts */
-    uint64_t lists;       /**< number of lists (kvc_session_heads), of all layers */
+    uint64_t lists;       /**< number of lists of all layers (kvc_session_heads) */
     uint64_t cache_bytes; /**< size of the blocks of keys and values at that time */
     uint64_t state_bytes; /**< size of the state at that time */
     uint64_t peak_bytes;  /**< the most of cache and state at any time, prefill included */
     uint64_t prompt_peak_bytes; /**< the most of cache and state during prefill */
-    uint64_t hidden_bytes;  /**< hidden states during prefill, not part of peak_bytes; with a chunk method those of one
-                               chunk */
+    uint64_t hidden_bytes;  /**< hidden states during prefill, not part of peak_bytes; with a chunk method, the hidden
+                                 states of one chunk */
     enum kvc_expected kind; /**< accuracy of these bytes */
 };
 /** Predicts the memory of a session with policy string `spec` after `prompt` tokens and `generated` more. `hidden` is

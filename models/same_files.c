@@ -315,7 +315,7 @@ void kvc_ranks_same_model(struct kvc_ranks *ranks, struct kvc_model *model) {
 
 /* ---- policies' files ---- */
 
-/* Compares a text option that may name a file. Other texts are equal on all ranks, because the policies are. */
+/* Compares a text option that may name a file. Other texts are equal on all ranks, because the policies are equal. */
 static void compare_option(struct comparison *of, const struct kvc_method *method, size_t i) {
     const struct kvc_option *option = kvc_policy_option(method->policy, i);
     const struct kvc_value *value = &method->values.value[i];

@@ -13,7 +13,7 @@ enum { WHY = 200 };
 
 static const struct mpi_name {
     enum kvc_library_id id;
-    const char *value, *name; /* the value of KVCULL_MPI that selects the MPI; its name */
+    const char *value, *name; /* the value of KVCULL_MPI that selects the MPI; the MPI's name */
 } names[] = {{KVC_LIBRARY_OPENMPI, "openmpi", "Open MPI"}, {KVC_LIBRARY_MPICH, "mpich", "MPICH"}};
 
 enum { NAMES = sizeof names / sizeof *names };

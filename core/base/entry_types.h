@@ -13,7 +13,7 @@
  *
  * Other types have groups of KVC_ENTRY_GROUP channels; the last group may have fewer. A group of n channels has its
  * scales, then its quants, then its high bits. Quants of 8 bits take n bytes. Otherwise byte e % 16 holds the low four
- * bits of channel e: in its low half if e < 16, in its high half if not. This takes min(n, 16) bytes. High bits:
+ * bits of channel e: in its low half if e < 16, in its high half if not. These quants take min(n, 16) bytes. High bits:
  * KVC_Q5H and KVC_Q6H store the fifth bit, or the fifth and sixth bit, as KVC_CODE5 and KVC_CODE6 read them.
  *
  * The scale is F16. A channel's value is scale * quant, which is exact. Q4_1 has an F16 minimum after its scale, and a

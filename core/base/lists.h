@@ -36,14 +36,14 @@ struct kvc_device {
     uint64_t capacity;                 /* bytes of the device's own memory; 0: it has none */
     uint64_t refused;          /* size of the last failed allocation; 0: none has failed since this was cleared */
     uint64_t saturated;        /* number of F16 stores clipped to the largest finite value, up to the last sync */
-    const struct kvc_log *log; /* of the engine that opened the device (core/base/log.h); NULL: none */
+    const struct kvc_log *log; /* log of the engine that opened the device (core/base/log.h); NULL: none */
 };
 
 /* How entries are stored. A block holds KVC_BLOCK keys, then KVC_BLOCK values. Keys and values may differ in their
  * type. core/base/entry_types.h defines the types. */
 struct kvc_row_format {
     enum kvc_type type;
-    uint32_t bytes; /* of one key or value */
+    uint32_t bytes; /* size of one key or value */
 };
 struct kvc_entry_format {
     uint32_t head_size;
@@ -143,7 +143,7 @@ struct kvc_probabilities {
     uint32_t queries, heads, kv_heads, head_size, window;
     struct kvc_span q, maximum, sum;          /* [queries, H, d], [queries, H], [queries, H] */
     struct kvc_span positions, causal_offset; /* int32, uint32 [queries]; relative to the current lists */
-    struct kvc_scoring scoring;               /* as in attention */
+    struct kvc_scoring scoring;               /* the scoring of attention */
 };
 
 /* A ring buffer in the state columns first .. first + ring - 1. All rows are filled, and the newest belongs to position

@@ -5,7 +5,7 @@
 #include "kvcull.h"
 
 struct kvc_threads;
-/* task is in 0..tasks-1, thread in 0..kvc_threads_count-1. Results must not depend on which thread runs a task. */
+/* task is in 0..tasks-1, thread in 0..kvc_threads_count-1. Results must not depend on the thread that runs a task. */
 typedef void kvc_task_fn(void *argument, size_t task, unsigned thread);
 
 /* Starts a pool. If `count` is 0, it has one thread per core that this process may use. Workers start with the exact

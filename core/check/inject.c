@@ -95,7 +95,7 @@ void kvc_change_index(struct kvc_device *device, const struct kvc_lists *lists, 
         const uint32_t count = kvc_word_at(device, kvc_all_of(list->count), h);
         const size_t first = (size_t)h * list->stride;
         KVC_ASSERT(count <= list->stride);
-        for (uint32_t i = 0, before = 0; i < count; i++) { /* before: the lowest index that is still unused */
+        for (uint32_t i = 0, before = 0; i < count; i++) { /* `before` is the lowest index that is still unused */
             const uint32_t index = kvc_word_at(device, indices, first + i);
             if (index > before || (i + 1 == count && index + 1 < held)) {
                 kvc_put_word(device, indices, first + i, index > before ? index - 1 : index + 1);

@@ -54,15 +54,15 @@ struct kvc_twin_lists {
     uint32_t *slots, *count; /* [H_kv] */
     uint32_t most;           /* entries of the longest head */
     uint32_t all_slots;
-    int32_t now; /* above every position */
+    int32_t now; /* a position above all others */
 };
 
 struct kvc_lists_shape {
     struct kvc_entry_types types;
     uint32_t kv_heads, head_size, columns;
     uint32_t most_blocks;     /* blocks per head: 1 to this number */
-    bool ordered;             /* with order lists, in random order */
-    enum kvc_flavour flavour; /* of keys and values */
+    bool ordered;             /* the lists have order lists, in random order */
+    enum kvc_flavour flavour; /* kind of the keys and values */
 };
 
 /* Draws a random shape and describes it in v->shape. kvc_verify_describe appends an operation's own details, with a
@@ -169,8 +169,8 @@ struct kvc_verify_operation {
                                                                     KVC_FURTHER_##what};
 
 /* Makes one operation a mutant (verify_inject.c): its results get a wrong bit, entry or count that is always safe to
- * use. `memory` also allows mutants of the operations that move bytes. These break a complete run, so only test cases
- * use them. kvc_inject_end, or closing the device, restores the operations. */
+ * use. `memory` also allows mutants of the operations that move bytes. Such mutants break a complete run, so only test
+ * cases use them. kvc_inject_end, or closing the device, restores the operations. */
 enum kvc_status kvc_inject(struct kvc_device *device, const char *operation, bool memory, struct kvc_error *error);
 void kvc_inject_end(struct kvc_device *device);
 

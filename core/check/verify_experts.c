@@ -85,7 +85,7 @@ KVC_CASE(expert_linear, 40) {
     const enum kvc_flavour flavour = kvc_verify_flavour(v);
     struct kvc_weight *weight[2] = {NULL, NULL};
     if (v->row.cases % 8 == 7)
-        pairs = kvc_verify_range(v, 41, v->small ? 50 : 400); /* as in a chunk of a prompt */
+        pairs = kvc_verify_range(v, 41, v->small ? 50 : 400); /* as many as in a chunk of a prompt */
     if (v->small && (uint64_t)K * N * pairs > 3000)
         N = 3000 / (K * pairs) + 1;
     const uint32_t *first_pair = kvc_verify_first_pairs(v, E, pairs);

@@ -127,7 +127,7 @@ KVC_INJECT(view_evict, kvc_view_evict, kvc_change_index(device, args->lists, arg
 KVC_CASE(view_evict, 20) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, kvc_verify_range(v, 0, 7) ? 4 : 20, true);
     struct kvc_twin_lists lists;
-    struct kvc_twin counts[2], indices[2]; /* of the view, and of the kept indices */
+    struct kvc_twin counts[2], indices[2]; /* [0]: of the view; [1]: of the kept indices */
     uint32_t *count[2], *index[2], stride[2];
     kvc_verify_lists(v, &shape, &lists);
     for (int i = 0; i < 2; i++) {

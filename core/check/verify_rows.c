@@ -121,7 +121,7 @@ KVC_CASE(linear, 60) {
     if (kvc_verify_range(v, 0, 9) == 0)
         N = kvc_verify_range(v, 200, 700); /* enough to be split among threads and tiles */
     if (v->row.cases % 16 == 15)
-        rows = kvc_verify_range(v, 71, v->small ? 75 : 700); /* as in a chunk of a prompt */
+        rows = kvc_verify_range(v, 71, v->small ? 75 : 700); /* as many as in a chunk of a prompt */
     if ((uint64_t)K * N * rows > most) /* a large matrix with few rows, or many rows of a small one */
         N = most / (K * rows) + 1;
     snprintf(v->shape, sizeof v->shape, "%s, K %u, N %u, rows %u, flavour %d", kvc_type_name(type), (unsigned)K,

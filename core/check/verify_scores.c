@@ -92,7 +92,8 @@ static bool make_rows(struct kvc_verify *v, uint32_t columns, uint32_t most_quer
     return true;
 }
 
-/* In half of the cases, positions decide what a query sees. They are then anywhere among the entries' positions. */
+/* In half of the cases, positions decide what a query sees. The queries' positions are then anywhere among the entries'
+ * positions. */
 static void by_position(struct kvc_verify *v, struct rows_case *c) {
     uint32_t queries = c->rows[1].queries;
     int32_t *position = kvc_verify_alloc(v, queries * sizeof *position);

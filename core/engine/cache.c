@@ -101,7 +101,7 @@ void kvc_cache_close(struct kvc_cache *cache) {
         free_arrays(cache, layer);
         free(layer->count);
     }
-    KVC_ASSERT(cache->cache_bytes == 0 && cache->state_bytes == 0); /* whatever was counted has been freed */
+    KVC_ASSERT(cache->cache_bytes == 0 && cache->state_bytes == 0); /* all bytes that were counted have been freed */
     if (cache->layer)
         cache->device->ops->arena_trim(cache->device, cache->store->arena);
     free(cache->layer);

@@ -73,8 +73,8 @@ void kvc_cache_appended(struct kvc_cache *cache, uint32_t layer, uint32_t rows);
 void kvc_cache_copy(struct kvc_cache *cache, const struct kvc_cache *from, uint32_t layer);
 /* Removes the newest `rows` entries of every head. */
 void kvc_cache_drop(struct kvc_cache *cache, uint32_t layer, uint32_t rows);
-/* Creates a buffer for data that methods keep beside the entries. It counts as state and against the session's
- * limit. */
+/* Creates a buffer for data that methods keep in addition to entries. The buffer counts as state and against the
+ * session's limit. */
 enum kvc_status kvc_cache_state_create(struct kvc_cache *cache, size_t bytes, struct kvc_buffer **buffer,
                                        struct kvc_error *error);
 void kvc_cache_state_free(struct kvc_cache *cache, size_t bytes, struct kvc_buffer *buffer);

@@ -114,7 +114,7 @@ static enum kvc_status report(const struct kvc_step *step, uint32_t i, uint32_t 
     return kvc_record_reads(session, layer, step->runner->segments[i].reads, &session->failure);
 }
 
-/* Calls the decode stage of a session. Its method may read the query's scores and evict entries. */
+/* Calls the decode stage of a session. The stage's method may read the query's scores and evict entries. */
 static enum kvc_status run_decode_stage(const struct kvc_step *step, uint32_t i, uint32_t layer) {
     struct kvc_session *session = step->session[i];
     struct kvc_stage stage = kvc_stage_make(session, layer);
@@ -280,7 +280,7 @@ static enum kvc_status prepare(struct kvc_runner *runner, const struct kvc_parti
 }
 
 /* Ends the step for a session, and returns its status. A session may fail alone. If the step itself failed, all of its
- * sessions fail. If it could not be prepared, it has changed no session. */
+ * sessions fail. If the step could not be prepared, no session has changed. */
 static enum kvc_status end_session(struct kvc_session *session, enum kvc_status all, bool prepared) {
     session->busy = false;
     if (!prepared)

@@ -29,7 +29,7 @@ static const struct kvc_method *drafting_method(const struct kvc_session *sessio
     return *count && method->policy->pseudo(&method->values, &turn, &offset, NULL) ? method : NULL;
 }
 
-/* Returns the token of the highest logit, the lowest id among equal ones. */
+/* Returns the token with the highest logit. Of equal logits, the lowest id wins. */
 static int32_t best_token(const float *logits, uint32_t vocab) {
     uint32_t best = 0;
     for (uint32_t t = 1; t < vocab; t++)

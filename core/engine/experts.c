@@ -102,7 +102,7 @@ void kvc_experts_forward(struct kvc_runner *runner, const struct kvc_layer *laye
     struct kvc_input in = {.x = normed, .rows = rows, .K = network->hidden};
     kvc_linear_pass(runner, logits, in, layer->router, layer->router_bias, network->experts);
     if (!kvc_look(runner, 0))
-        return; /* there are no numbers to sort rows by */
+        return; /* the prompt was stopped, so the logits are undefined */
     ops->route(device, &(struct kvc_route){.logits = logits,
                                            .rows = rows,
                                            .experts = network->experts,

@@ -16,7 +16,7 @@ struct kvc_extra_slots {
     struct kvc_arena *arena;       /* not owned */
     struct kvc_extra_block *block; /* [blocks] */
     uint32_t blocks;
-    struct kvc_entry_types types; /* of the arena's entries */
+    struct kvc_entry_types types; /* types of the arena's entries */
     struct kvc_extra_slots *next; /* next element of the runner's linked list */
 };
 

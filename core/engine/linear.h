@@ -13,7 +13,7 @@ struct kvc_runner;
 /* The rows that were quantized last. */
 struct kvc_linear_scratch {
     bool int8;                             /* true: some weight of the network uses the int8 path */
-    bool int16;                            /* true: the same for the int16 path */
+    bool int16;                            /* true: some weight of the network uses the int16 path */
     bool holds;                            /* true: the buffers still have the rows of the previous layer */
     struct kvc_growable quant, scale, sum; /* as in struct kvc_int8_rows or struct kvc_int16_rows */
 };
@@ -38,7 +38,7 @@ enum kvc_status kvc_linear_reserve(struct kvc_runner *runner, size_t values, str
 struct kvc_input {
     struct kvc_span x; /* [rows, K] */
     uint32_t rows, K;
-    bool again;               /* true: the same rows as in the last call, unchanged */
+    bool again;               /* true: x has the same rows as in the last call, unchanged */
     enum kvc_ownership parts; /* not KVC_WHOLE: gathers x [rows, this rank's part] first */
 };
 /* Computes y [rows, N] = x w^T + bias. If the N outputs are sharded, w and bias are this rank's part, and y is

@@ -28,8 +28,9 @@ struct kvc_layer {
     struct kvc_span attention_norm_bias, feed_norm_bias; /* [hidden]: biases of centred norms */
     struct kvc_weight *router; /* [experts, hidden]; NULL: gate, up and down are one matrix each */
     struct kvc_weight *gate;   /* [feed_forward, hidden], or [expert_feed, hidden] for each expert */
-    struct kvc_weight *up; /* the same shape; NULL: no gate, the activation applies to the gate matrix's output alone */
-    struct kvc_weight *down;          /* [hidden, feed_forward] or [hidden, expert_feed] */
+    struct kvc_weight *up;     /* the same shape as `gate`; NULL: no gate, the activation applies to the gate matrix's
+                                * output alone */
+    struct kvc_weight *down;   /* [hidden, feed_forward] or [hidden, expert_feed] */
     struct kvc_weight *shared_router; /* [1, hidden]: gives the shared expert's weight; NULL: no shared expert */
     struct kvc_weight *shared_gate;   /* [shared_feed, hidden] */
     struct kvc_weight *shared_up;     /* [shared_feed, hidden] */
@@ -37,7 +38,7 @@ struct kvc_layer {
     struct kvc_span sinks;            /* [H]: attention sink scores, one per query head */
     struct kvc_span router_bias;      /* [experts] */
     struct kvc_span gate_bias;        /* [feed_forward], or [expert_feed] for each expert */
-    struct kvc_span up_bias;          /* the same shape */
+    struct kvc_span up_bias;          /* the same shape as gate_bias */
     struct kvc_span down_bias;        /* [hidden], or [hidden] for each expert */
     /* Weights of a gated delta net (core/base/delta.h), which uses q, k, v and output too: H value heads of d_v
      * channels, H_k query and key heads of d_k. NULL in attention layers. */

@@ -36,7 +36,7 @@ static enum kvc_status unknown_backend(const char *name, struct kvc_error *error
 /* A device's name in its parts: BACKEND, BACKEND:INDEX or BACKEND:PART. */
 struct device_name {
     const char *text;
-    size_t length;       /* of the backend's name */
+    size_t length;       /* length of the backend's name */
     bool given;          /* the name gives one of the backend's devices: by index, or by a part of the device's name */
     const char *part;    /* NULL: by index */
     unsigned long index; /* 0 if there is none */

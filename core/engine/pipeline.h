@@ -3,7 +3,8 @@
  * them on. The last rank broadcasts the resulting status.
  *
  * Sending does not wait, so several passes, or several groups of a step's rows, may be in flight at once. A rank
- * continues with the next pass or group. It receives the statuses of the earlier ones later, each once and in order. */
+ * continues with the next pass or group. It receives the statuses of earlier passes or groups later, each once and in
+ * order. */
 #ifndef KVC_CORE_ENGINE_PIPELINE_H
 #define KVC_CORE_ENGINE_PIPELINE_H
 
@@ -40,8 +41,8 @@ bool kvc_pipeline_decides(const struct kvc_session *session, uint32_t rank);
  * layers. */
 enum kvc_status kvc_pipeline_settle(struct kvc_session *session, const struct kvc_row_source *source,
                                     struct kvc_error *error);
-/* Returns true if the prompt stage's method divides entries among layers of several ranks. Its state then travels with
- * the rows. */
+/* Returns true if the prompt stage's method divides entries among layers of several ranks. The method's state then
+ * travels with the rows. */
 bool kvc_pipeline_shares(const struct kvc_session *session);
 /* Returns KVC_USAGE for a policy that cannot run in a pipeline. */
 enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc_error *error);

@@ -82,7 +82,7 @@ struct kvc_prompt {
     uint32_t *next_kept_rows; /* [next_rows], NULL: no change */
     uint32_t next_rows;
     /* the current pass */
-    uint32_t chunk_from; /* its first row, among the kept rows */
+    uint32_t chunk_from; /* the pass's first row, among the kept rows */
     uint32_t chunk_rows;
     bool first_chunk;
     bool last_chunk;

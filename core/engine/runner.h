@@ -66,9 +66,9 @@ struct kvc_runner {
     struct kvc_delta_scratch delta;
     struct kvc_stage_scratch stage;
 
-    struct kvc_segment *segments;       /* [segment_capacity]: of the rows of the current layer */
+    struct kvc_segment *segments;       /* [segment_capacity]: segments of the rows of the current layer */
     struct kvc_segment *alike;          /* [segment_capacity]: the segments with the same number of lists */
-    struct kvc_recurrence *recurrences; /* [segment_capacity]: of the rows of the current delta net */
+    struct kvc_recurrence *recurrences; /* [segment_capacity]: segments of the rows of the current delta net */
     size_t segment_capacity;
     struct kvc_batch prompt;    /* rows of the current pass */
     struct kvc_batch step;      /* rows of the current decode step */
@@ -77,9 +77,9 @@ struct kvc_runner {
     size_t count_capacity;
     float *host_rows; /* [host_capacity]: cosine or sine rows to be copied to the device */
     size_t host_capacity;
-    /* of a replay: */
+    /* only for a replay: */
     uint32_t *windows;         /* [layers] or NULL: sliding windows */
-    float cap;                 /* of the scores; 0: none */
+    float cap;                 /* cap of the scores; 0: none */
     struct kvc_growable sinks; /* [layers, H], or no bytes: no attention sinks */
 };
 

@@ -1,5 +1,5 @@
-/* select.h - chooses the entries that a decode step reads, and maintains the data that select methods keep beside the
- * entries. */
+/* select.h - chooses the entries that a decode step reads, and maintains the data that select methods keep in addition
+ * to the entries. */
 #ifndef KVC_CORE_ENGINE_SELECT_H
 #define KVC_CORE_ENGINE_SELECT_H
 

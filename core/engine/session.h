@@ -43,7 +43,7 @@ struct kvc_session {
     uint64_t turn;   /* rows of the current or last prompt */
     uint64_t step;   /* decode steps since the last prompt */
     uint64_t *held;  /* [layers]: N, entries of the longest head when the last prompt stage began */
-    uint64_t *after; /* [layers]: the same number after the prompt stage */
+    uint64_t *after; /* [layers]: entries of the longest head after the prompt stage */
     struct kvc_session_sums sums;
 
     /* current activity */

@@ -120,8 +120,8 @@ static void thin_below(struct kvc_estimator *e, uint32_t i, uint32_t l) {
     kvc_ledger_state(&e->ledger, &e->ledger.layer[i], tables, tables);
 }
 
-/* Evicts after a chunk has passed layer l. Its chunk stage chooses for the layer itself and may choose for lower
- * layers. */
+/* Evicts after a chunk has passed layer l. The chunk stage of layer l chooses for the layer itself and may choose for
+ * lower layers. */
 static void thin_after_chunk(struct kvc_estimator *e, uint32_t l, bool last) {
     const bool alone = !decides(e, l);
     const double chosen = last ? e->chunks[l].last[0] : e->chunks[l].between[0];

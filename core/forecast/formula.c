@@ -58,7 +58,7 @@ static double least(double a, double b) { return a < b ? a : b; }
 struct course {
     struct kvc_method_layer select;
     struct kvc_method_layer decode;
-    struct kvc_method_layer longest_decode; /* same as decode, with the context of the longest lists */
+    struct kvc_method_layer longest_decode; /* like `decode`, but with the context of the longest lists */
     uint64_t prompt;
     uint64_t after; /* entries of the longest list at the end of the prompt */
     double lists;   /* number of lists */

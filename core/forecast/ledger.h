@@ -12,14 +12,14 @@ struct kvc_ledger_layer {
     uint64_t each[2];   /* slots per list of each kind; unused if members > 0 */
     uint64_t step_most; /* as in struct kvc_cache_layer */
     /* Used if the model's activations decide how `pool` entries are divided among `members`: the lists of this layer
-     * or, with by_layer, layers whose lists are equally long. `slots` is then an upper bound. They are unused if
-     * members is 0. */
+     * or, with by_layer, layers whose lists are equally long. `slots` is then an upper bound. These members are unused
+     * if `members` is 0. */
     uint64_t members;
     uint64_t pool;
     bool by_layer;
     uint64_t slots;  /* slots of all lists together */
     uint64_t arrays; /* bytes of their tables */
-    bool ordered;    /* with order and positions */
+    bool ordered;    /* the lists have order and positions */
     bool elsewhere;  /* another rank of a pipeline has the layer, so the layer counts no bytes */
     bool touched;    /* entries were evicted since the last shrink */
     bool thinned;    /* as in struct kvc_evictions */

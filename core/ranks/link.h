@@ -1,6 +1,7 @@
 /* link.h - the communication layer between the processes that share a model. It is implemented with MPI (ranks/mpi.c)
- * and for a single process (ranks/single.c); the rest of the program does not know which. core/ranks is the part of
- * parallel runs inside the engine, without MPI; ranks/ opens the processes and implements this layer.
+ * and for a single process (ranks/single.c); the rest of the program does not know which of the two is in use.
+ * core/ranks is the part of parallel runs inside the engine, without MPI; ranks/ opens the processes and implements
+ * this layer.
  *
  * These functions cannot fail: if a message is lost, every process ends (`end`). All ranks must call `gather`,
  * `broadcast` and `await` in the same order. Bytes are counted by their sender.

@@ -69,7 +69,7 @@ bool kvc_method_acts(const struct kvc_method *method, uint32_t layer);
 struct kvc_method_use {
     bool *acts;        /* [layers] */
     uint32_t *context; /* [layers]: the layer's number among the layers in which the method acts */
-    uint32_t *column;  /* [layers]: its first state column */
+    uint32_t *column;  /* [layers]: the method's first state column in the layer */
     uint32_t count;    /* number of layers in which it acts */
     void *state;       /* [state_bytes]: the method's state, defined by its class; NULL: none */
     size_t state_bytes;
@@ -127,8 +127,8 @@ double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_
  * `held`. Returns 0 if no method gives a formula. */
 uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                               const struct kvc_entry_format *format, uint64_t held);
-/* Returns the layer whose chunk stage chooses what this layer keeps. It is this layer itself unless the method chooses
- * for other layers. */
+/* Returns the layer whose chunk stage chooses what this layer keeps. The result is this layer itself unless the method
+ * chooses for other layers. */
 uint32_t kvc_policy_decider(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                             const struct kvc_entry_format *format);
 /* Returns false if no method cuts the prompt into chunks. */

@@ -69,8 +69,8 @@ static enum kvc_status share_stage(struct kvc_policy *policy, unsigned stage, st
     return KVC_OK;
 }
 
-/* Checks a method that rotates keys to their cache positions. It requires lists that are equal in all heads, and
- * queries at the positions that it chooses, so it can be combined with select methods only. */
+/* Checks a method that rotates keys to their cache positions. Such a method needs equal lists in all heads, and queries
+ * at the positions that it chooses. So it can be combined with select methods only. */
 static enum kvc_status check_cache_positions(const struct kvc_policy *policy, const struct kvc_method *method,
                                              struct kvc_error *error) {
     if (!method->policy->cache_positions || !method->policy->cache_positions(&method->values))

@@ -148,7 +148,7 @@ enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uin
             status = kvc_stage_scores_column(stage, scores, sums + b, error);
     }
     if (scores)
-        stage->score_count--; /* its buffer is free again */
+        stage->score_count--; /* the buffer of these scores is free again */
     return status;
 }
 

@@ -162,9 +162,9 @@ struct kvc_measure_options {
  * unknown table or operation. */
 enum kvc_status kvc_measure_operations(const struct kvc_engine_options *options, const struct kvc_measure_options *what,
                                        kvc_measure_fn *row, void *user, struct kvc_error *error);
-/** Computes a prompt in a new session and calls `row` for every operation: `seconds` of all its calls, in `beside` the
- * seconds of the whole prompt, in `shape` the number of calls. The last row has the remaining time. The engine must be
- * the model's and compute nothing else meanwhile. */
+/** Computes a prompt in a new session and calls `row` for every operation: `seconds` is the time of all its calls,
+ * `beside` the time of the whole prompt, and `shape` gives the number of calls. The last row has the remaining time.
+ * The engine must be the model's and compute nothing else meanwhile. */
 enum kvc_status kvc_measure_prompt(struct kvc_engine *engine, struct kvc_model *model,
                                    const struct kvc_session_options *options, const int32_t *tokens, size_t count,
                                    kvc_measure_fn *row, void *user, struct kvc_error *error);

@@ -122,7 +122,7 @@ enum kvc_status kvc_stage_layer(struct kvc_stage *stage, uint32_t layer, struct 
  * Everything below runs on the backend. Nothing is copied to the host unless the comment says so. */
 
 /** A float32 for each index of each list, or of each query head, on the device. Scores live until the stage function
- * returns, switches to another layer or evicts; functions refuse older ones with KVC_USAGE. */
+ * returns, switches to another layer or evicts; functions refuse older scores with KVC_USAGE. */
 struct kvc_scores;
 struct kvc_keep;
 /** Creates scores for every list. */
@@ -140,8 +140,8 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
  * (KVzip, arXiv:2505.23416). */
 enum kvc_status kvc_stage_pseudo_most(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 /** Chunk stage: updates the accumulated probe A with the layer's rotated probe queries Q (TAKE): `A = Q` in the first
- * chunk, `A = alpha*A + (1-alpha)*Q` in later ones. Then sets scores per list to the mean over the probe's tokens of
- * `softmax(A K^T / sqrt(d))`, summed over the group's heads, over all entries. scores NULL: only updates A. */
+ * chunk, `A = alpha*A + (1-alpha)*Q` in later ones. Then sets scores per list to `softmax(A K^T / sqrt(d))` over all
+ * entries, averaged over the probe's tokens and summed over the group's heads. scores NULL: only updates A. */
 enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
                                      struct kvc_error *error);
 /** Sets scores per query head to `mean + gamma * variance` of the probabilities of the last `window` queries, for
@@ -269,8 +269,8 @@ enum kvc_status kvc_stage_write_scores(struct kvc_stage *stage, struct kvc_score
                                        const float *values, size_t count, struct kvc_error *error);
 
 /* ---- state columns --------------------------------------------------------------------------------------------
- * A class may request float32 columns (`columns`), numbered from 0. Each holds one number for each entry, 0 when the
- * entry is appended. */
+ * A class may request float32 columns (`columns`), numbered from 0. Each column holds one number for each entry, which
+ * is 0 when the entry is appended. */
 
 /** Adds the attention probabilities of the current queries (in `attended`, of the current rows; in a decode step, of
  * its row) to columns first and first+1, whose sum is the accumulated attention (H2O, arXiv:2306.14048). tau 0:
@@ -318,8 +318,8 @@ enum {
 /** Returns the number of blocks of `rows` rows. */
 static inline uint32_t kvc_ring_blocks(uint32_t rows) { return (rows + KVC_RING_BLOCK - 1) / KVC_RING_BLOCK; }
 /** Updates the sums of each KVC_RING_BLOCK neighbouring rows of probabilities, so that kvc_stage_keep_ring reads fewer
- * columns. They use kvc_ring_blocks(rows) columns from `sums` on. Call it after each kvc_stage_ring_write with the same
- * `count`. */
+ * columns. The sums use kvc_ring_blocks(rows) columns from `sums` on. Call it after each kvc_stage_ring_write with the
+ * same `count`. */
 enum kvc_status kvc_stage_ring_sums(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t sums,
                                     uint32_t count, struct kvc_error *error);
 

@@ -27,7 +27,7 @@ struct kvc_saved {
     float *logits;               /**< [logit_count], from which the next token will be drawn */
     size_t logit_count;          /**< 0 or the size of the vocabulary */
     struct kvc_sampler *sampler; /**< NULL, or a sampler whose number of draws and recent tokens are saved, or restored
-                                      when loading. Its options and biases are not in the file */
+                                      when loading. The sampler's options and biases are not in the file */
 };
 /** Frees the arrays that kvc_session_load allocated, but not the sampler. */
 void kvc_saved_free(struct kvc_saved *saved);

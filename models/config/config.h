@@ -19,7 +19,7 @@ enum kvc_window_kind {
 /* Where a layer has norms. */
 enum kvc_norms {
     KVC_NORMS_BEFORE, /* on the inputs of attention and of the feed-forward network */
-    KVC_NORMS_POST,   /* the same, but GGUF files call the second one post_attention_norm */
+    KVC_NORMS_POST,   /* on the same inputs, but GGUF files call the second norm post_attention_norm */
     KVC_NORMS_AROUND, /* on the inputs and on the outputs */
     KVC_NORMS_GLM,    /* on the inputs and on the outputs, under other names */
     KVC_NORMS_AFTER,  /* on the outputs */
@@ -36,7 +36,7 @@ enum kvc_qk_norm {
     KVC_QK_BIASED /* [d], with a bias [d] */
 };
 
-/* Features of config files that only some families support, as bits. They are refused for all other families. */
+/* Features of config files that only some families support, as bits. For all other families such files are refused. */
 enum kvc_config_feature {
     KVC_SOFT_CAPS = 1,
     KVC_SCORE_SCALE = 2,

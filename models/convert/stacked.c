@@ -20,7 +20,7 @@ struct stack {
     enum kvc_type type;
     float *rows;          /* [threads][BLOCK][K] */
     float *transposed;    /* one expert's transposed matrices, [K, N, count] */
-    unsigned char *bytes; /* the same, converted to `type` */
+    unsigned char *bytes; /* `transposed`, converted to `type` */
     atomic_bool failed;
 };
 

@@ -44,8 +44,8 @@ static void lay_fp8_row(const struct kvc_scaled *scaled, uint64_t row, uint64_t 
     }
 }
 
-/* Reorders a block for GGUF. There byte i holds elements i and i + 16; in the file byte i holds 2i and 2i + 1, low half
- * first. */
+/* Reorders a block for GGUF. In GGUF, byte i holds elements i and i + 16. In the file, byte i holds elements 2i and 2i
+ * + 1, low half first. */
 static void lay_block(const unsigned char *from, unsigned char power, unsigned char *to) {
     to[0] = power;
     for (int i = 0; i < KVC_MXFP4_BYTES; i++) {

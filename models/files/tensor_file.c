@@ -104,7 +104,7 @@ static enum kvc_status make_header(const struct kvc_tensor_writer *writer, const
             status = kvc_fail(error, KVC_RESOURCE, "%s: no memory for its header", path);
         }
     }
-    /* not json_dumps, which may omit parts when memory runs out */
+    /* json_dumps may omit parts when memory runs out */
     const size_t length = root && !status ? json_dumpb(root, NULL, 0, HEADER_FLAGS) : 0, padded = (length + 7) / 8 * 8;
     *header = length ? malloc(8 + padded) : NULL;
     if (*header) {

@@ -26,8 +26,8 @@ struct gbnf_node {
     bool negated;            /* a class of all other characters */
     uint32_t first, next;    /* first child, next child of the same parent; children come before their parent */
     uint32_t from, count;    /* literals and classes: part of `ranges` */
-    uint32_t rule;           /* of a call */
-    uint32_t minimum, limit; /* of a repeat */
+    uint32_t rule;           /* calls: the rule */
+    uint32_t minimum, limit; /* repeats: how often at least and at most */
     bool holds[GBNF_PROPERTIES];
 };
 struct gbnf_range {

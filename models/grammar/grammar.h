@@ -39,7 +39,7 @@ bool kvc_points_find(struct kvc_points *points, const char *regex, size_t bytes)
 struct kvc_matcher {
     const struct kvc_grammar *grammar;
     void *data, *context, *stack; /* pcre2_match_data, pcre2_match_context, pcre2_jit_stack (NULL: none) */
-    uint64_t steps_left;          /* for matches that need more than the usual steps */
+    uint64_t steps_left;          /* steps left for matches that need more than the usual steps */
     bool exhausted; /* since the last kvc_matcher_possible began, a match took too many steps or too much memory */
     bool no_memory; /* an allocation has failed */
 };
@@ -49,6 +49,7 @@ void kvc_matcher_refill(struct kvc_matcher *matcher); /* sets steps_left to its 
 /* Returns true if text [bytes] is a text of the grammar, or the beginning of such a text. The text has room for three
  * more bytes, and the function overwrites them. */
 bool kvc_matcher_possible(struct kvc_matcher *matcher, char *text, size_t bytes);
-bool kvc_matcher_whole(struct kvc_matcher *matcher, const char *text, size_t bytes); /* it is a text of the grammar */
+bool kvc_matcher_whole(struct kvc_matcher *matcher, const char *text, size_t bytes); /* whether it is a text of the
+                                                                                      * grammar */
 
 #endif

@@ -1,7 +1,7 @@
 /* points.c - finds boundary code points: between two of them, a pattern treats all characters alike.
  *
- * Any two characters between neighbouring points are in the same classes of the pattern. So it is enough to try one of
- * them to know whether the pattern allows the other. */
+ * Any two characters between neighbouring points are in the same classes of the pattern. So if the pattern allows one
+ * of them, it allows the other. */
 #include "models/grammar/grammar.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* schema.c - translates JSON schemas into patterns: references, constants, choices, types.
  *
  * The pattern describes a part of the valid values: members come in the schema's order, white space is short, and
- * numbers have at most 18 digits before and after the point. Each of its values is valid. */
+ * numbers have at most 18 digits before and after the point. Every text that the pattern matches is valid. */
 #include "models/grammar/schema.h"
 
 #include "core/base/assert.h"
@@ -212,7 +212,7 @@ static bool check_keywords(struct schema *schema, const json_t *node, const stru
     return true;
 }
 
-/* Refuses keywords beside `name`, unless they restrict nothing. `also` is another permitted keyword, or NULL. */
+/* Refuses keywords other than `name`, unless they restrict nothing. `also` is another permitted keyword, or NULL. */
 static bool check_alone(struct schema *schema, const json_t *node, const struct schema_place *at, const char *name,
                         const char *also) {
     static const char *const known[] = {"type",

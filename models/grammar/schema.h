@@ -26,9 +26,9 @@ struct schema {
     size_t known_count, known_capacity;
     unsigned last_group;
     unsigned depth;
-    size_t steps;           /* of schema_disjoint so far */
+    size_t steps;           /* steps of schema_disjoint so far */
     unsigned value, values; /* number of the value that is being described, and of the last one */
-    enum kvc_status status; /* of the first failure */
+    enum kvc_status status; /* status of the first failure */
     struct kvc_error *error;
 };
 

@@ -12,7 +12,7 @@
 
 struct member {
     const char *key;
-    const json_t *value; /* its schema */
+    const json_t *value; /* the member's schema */
     bool required;
 };
 

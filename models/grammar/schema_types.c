@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define ALL ((1u << SCHEMA_TYPES) - 1)
-#define STEPS_MOST 1000000u /* of all comparisons of schemas together */
+#define STEPS_MOST 1000000u /* steps of all comparisons of schemas together */
 #define NUMBERS (1u << SCHEMA_INTEGER | 1u << SCHEMA_NUMBER)
 
 static bool type_of_name(const json_t *name, unsigned *types) {

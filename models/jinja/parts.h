@@ -179,8 +179,8 @@ struct jinja_value jinja_from_json(struct jinja *j, const json_t *json, bool mar
 const char *jinja_type(struct jinja_value value); /* Python's name of the type */
 bool jinja_is_number(struct jinja_value value);   /* bool, int or float */
 bool jinja_is_whole(struct jinja_value value);    /* bool or int */
-int64_t jinja_whole(struct jinja_value value);    /* its value; for bool or int only */
-double jinja_real(struct jinja_value value);      /* its value as a double; for numbers only */
+int64_t jinja_whole(struct jinja_value value);    /* the value of a bool or int */
+double jinja_real(struct jinja_value value);      /* the value of a number as a double */
 bool jinja_is_text(struct jinja_value value, const char *text);
 bool jinja_true(struct jinja *j, struct jinja_value value);
 bool jinja_equal(struct jinja *j, struct jinja_value a, struct jinja_value b);

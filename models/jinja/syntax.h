@@ -31,7 +31,7 @@ struct jinja_token {
 
 struct jinja_lexer {
     struct jinja *j;
-    const char *text; /* with every line end as \n, and without the last one */
+    const char *text; /* the source with every line end as \n, and without the last line end */
     size_t bytes, at;
     int line;
     bool in_tag, in_out, opening, at_line_start, raw;

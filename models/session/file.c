@@ -30,7 +30,7 @@ struct section_start {
 };
 _Static_assert(sizeof(struct file_start) == 16 && sizeof(struct section_start) == 24, "as they lie in the file");
 
-/* before: hash of the previous section, or of the file's start. */
+/* `before` is the hash of the previous section, or of the file's start. */
 static uint64_t hash_of(uint64_t before, const struct section_start *start, const void *bytes) {
     const uint64_t seed = kvc_bytes_hash(before, start, offsetof(struct section_start, hash));
     return start->bytes ? kvc_bytes_hash(seed, bytes, (size_t)start->bytes) : seed;

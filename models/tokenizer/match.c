@@ -112,7 +112,7 @@ static int match_counted(const struct kvc_pattern *pattern, struct kvc_subject *
     pcre2_pattern_info(pattern->counted, PCRE2_INFO_BACKREFMAX, &references);
     subject->at = from;
     subject->unseen = references ? subject->bytes : pattern->repeats;
-    subject->steps -= subject->steps < NEAR_LIMIT ? subject->steps : NEAR_LIMIT; /* of the first attempt */
+    subject->steps -= subject->steps < NEAR_LIMIT ? subject->steps : NEAR_LIMIT; /* the steps of the first attempt */
     return pcre2_match(pattern->counted, (PCRE2_SPTR)subject->text, subject->bytes, from, PCRE2_NO_UTF_CHECK,
                        subject->match_data, subject->counting);
 }

@@ -1,5 +1,5 @@
-/* named_splits.c - the pre-tokenizers that a GGUF file's tokenizer.ggml.pre may name. Each has the patterns of its
- * models' tokenizer.json, applied in turn, and some flags. */
+/* named_splits.c - the pre-tokenizers that a GGUF file's tokenizer.ggml.pre may name. Each pre-tokenizer has some
+ * flags, and the patterns of its models' tokenizer.json, which are applied in turn. */
 #include "models/tokenizer/parts.h"
 
 #include <stdlib.h>
@@ -113,7 +113,7 @@ static bool same_pattern(const char *ours, const char *theirs) {
         if (!strncmp(ours, "\\x{", 3)) {
             char *end;
             bytes = kvc_utf8_put((uint32_t)strtoul(ours + 3, &end, 16), text);
-            ours = end; /* at the closing brace */
+            ours = end; /* `ours` is now at the closing brace */
         }
         if (strncmp(theirs, text, bytes) != 0)
             return false;

@@ -218,7 +218,7 @@ static char *sentencepiece_copy(const char *text) {
     return made;
 }
 
-/* Adds a step to the normalizer. Its pattern is `expression`, or a space if that is NULL. */
+/* Adds a step to the normalizer. The step's pattern is `expression`, or a space if `expression` is NULL. */
 static enum kvc_status add_step(const struct source *source, struct kvc_tokenizer *tokenizer,
                                 enum kvc_normalize_kind kind, const char *expression, const char *text) {
     struct kvc_normalize_step *step = &tokenizer->normalizer[tokenizer->normalizer_count++];

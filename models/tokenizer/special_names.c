@@ -1,4 +1,4 @@
-/* special_names.c - the special tokens that a chat template uses by name, such as pad_token. They come from
+/* special_names.c - the special tokens that a chat template uses by name, such as pad_token. The names come from
  * tokenizer_config.json and special_tokens_map.json, or from the ids in a GGUF file. */
 #include "models/tokenizer/json.h"
 
