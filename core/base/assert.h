@@ -1,5 +1,5 @@
-/* assert.h - KVC_ASSERT(condition) states an invariant: a condition that holds unless kvcull itself has an error. It
- * never replaces a check of a user's input, which ends in an error message.
+/* assert.h - KVC_ASSERT(condition) states an invariant: a condition that holds unless kvcull itself has an error.
+ * KVC_ASSERT never replaces a check of user input, which ends in an error message.
  *
  * With ./configure --enable-assertions a condition that is false prints one line to standard error and ends the process
  * by SIGABRT. Otherwise the compiler only checks that the condition is valid; no code remains. A condition therefore

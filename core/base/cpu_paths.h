@@ -1,8 +1,8 @@
 /* cpu_paths.h - the list of the CPU's instruction sets in ascending order of speed.
  *
- * KVC_CPU_PATHS(row) expands to row(NAME, name, build) for each. `build` names the builds that include it. PLAIN: all
- * builds. X86_SIMD, X86_AMX, NEON and NEON_DOTPROD: the builds for which configure defines KVC_<build>.
- * kvc_cpu_fill_<name> writes its operations to a table. */
+ * KVC_CPU_PATHS(row) expands to row(NAME, name, build) for each. `build` names the builds that include the instruction
+ * set. PLAIN: all builds. X86_SIMD, X86_AMX, NEON and NEON_DOTPROD: the builds for which configure defines KVC_<build>.
+ * kvc_cpu_fill_<name> writes the instruction set's operations to a table. */
 #ifndef KVC_CORE_BASE_CPU_PATHS_H
 #define KVC_CORE_BASE_CPU_PATHS_H
 

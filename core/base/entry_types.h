@@ -27,7 +27,7 @@
  * least and largest are those of the group's values, amax is the larger of -least and largest, and top is largest if
  * amax equals it, otherwise least. A scale or minimum saturates as F16 entries do, and the group then counts once. If
  * the scale is 0, so are the quants (IQ4_NL: kvc_iq4_value(8)). A group with a NaN stores the scale KVC_Q8_NAN_SCALE
- * and such quants, so that it reads as NaN throughout. */
+ * and the quants of scale 0, so that it reads as NaN throughout. */
 #ifndef KVC_CORE_BASE_ENTRY_TYPES_H
 #define KVC_CORE_BASE_ENTRY_TYPES_H
 

@@ -8,8 +8,8 @@ struct kvc_threads;
 /* task is in 0..tasks-1, thread in 0..kvc_threads_count-1. Results must not depend on the thread that runs a task. */
 typedef void kvc_task_fn(void *argument, size_t task, unsigned thread);
 
-/* Starts a pool. If `count` is 0, it has one thread per core that this process may use. Workers start with the exact
- * floating-point environment. */
+/* Starts a pool. If `count` is 0, the pool has one thread per core that this process may use. Workers start with the
+ * exact floating-point environment. */
 enum kvc_status kvc_threads_open(int count, struct kvc_threads **threads, struct kvc_error *error);
 void kvc_threads_close(struct kvc_threads *threads);
 unsigned kvc_threads_count(const struct kvc_threads *threads);

@@ -74,8 +74,8 @@ struct plan {
     float *state;
 };
 
-/* Returns how many slots of a head get entries: all or, if small, one more than it has indices. The other slots follow
- * in the order list. */
+/* Returns how many slots of a head get entries: all or, if `small`, one more than the head has entries. The other slots
+ * follow in the order list. */
 static uint32_t filled(const struct kvc_verify *v, const struct kvc_twin_lists *lists, uint32_t h) {
     const uint32_t few = lists->count[h] + 1;
     return v->small && few < lists->slots[h] ? few : lists->slots[h];
@@ -330,7 +330,7 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
     if (one->order)
         kvc_verify_compare_words(v, KVC_TWIN_OF(lists, order), 0, one->host_base[heads], "order");
     if (v->row.differing > before)
-        return; /* the rest is read through these arrays */
+        return; /* the other arrays are read by count and order */
     counts = kvc_verify_counts(v, KVC_TWIN_OF(lists, count), heads);
     for (uint32_t h = 0; h < heads && v->status == KVC_OK; h++) {
         if (counts[h] > one->host_base[h + 1] - one->host_base[h])

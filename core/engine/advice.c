@@ -110,7 +110,7 @@ enum kvc_status kvc_advise(const struct kvc_session *session, uint64_t tokens, e
         memcpy(method, larger, sizeof method);
     }
     if (!bytes || fits(&need, session->policy->spec, tokens))
-        return status; /* the failed allocation was not the cache */
+        return status; /* the failed allocation was not for the cache */
     if (!fewer && !method[0])
         advice_replace(error, "%llu tokens need %s in all, and no shorter context fits beside the weights",
                        (unsigned long long)tokens, size(bytes, text));

@@ -44,7 +44,7 @@ static inline bool kvc_cache_layer_fits(const struct kvc_cache_layer *layer) {
 uint64_t kvc_cache_head_bytes(const struct kvc_entry_format *format, uint64_t entries);
 
 /* Returns the number of slots for `entries` entries of a head: whole blocks. If step_most is one more than these blocks
- * hold, it adds an extra slot. */
+ * hold, an extra slot is added. */
 uint64_t kvc_cache_slots(uint64_t entries, uint64_t step_most);
 
 /* Returns the number of expired entries at the front of a list of `held` consecutive positions. No row from the next

@@ -32,7 +32,8 @@ struct kvc_passing {
     bool whole_passes;   /* the caller learns of the progress after whole passes, not after parts of a layer */
     uint32_t lead;       /* how many passes this process may run ahead of the last status it received */
     uint32_t unreceived; /* passes sent whose status has not been received */
-    uint32_t late; /* in the process of the last layer: number of passes from the failed one on; 0: none has failed */
+    uint32_t late; /* in the process of the last layer: number of passes from the first failed pass on; 0: none has
+                    * failed */
 };
 
 /* The options of a prompt if several processes compute it: the caller's functions run in one of them, and all processes
@@ -78,7 +79,7 @@ struct kvc_coordinator {
      * (UINT32_MAX). If `overlap` is true, a pass may begin before the previous pass has left all processes. */
     uint32_t (*begin_passes)(struct kvc_passing *rows, bool overlap);
     /* Runs one pass like `step`. If rows->status is a failure already, no layer is computed. Returns a failure only
-     * when all processes know of it. Until then, processes without that knowledge may begin further passes. */
+     * when all processes know of it. Until then, processes that do not know of it may begin further passes. */
     enum kvc_status (*pass)(struct kvc_passing *rows);
     /* Called after the last pass, with its status. Returns the prompt's status. */
     enum kvc_status (*end_passes)(struct kvc_passing *rows, enum kvc_status status);

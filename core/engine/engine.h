@@ -7,7 +7,7 @@
 #include "core/base/policy_list.h"
 #include "core/ranks/ranks.h"
 
-/* State of the questions to the program whether a prompt should go on (look.h). */
+/* Whether the program wants the current prompt to go on (look.h). */
 struct kvc_look {
     bool armed;             /* long operations ask before they start */
     bool stopped;           /* the prompt ends, because of `error` */

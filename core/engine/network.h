@@ -84,7 +84,7 @@ struct kvc_part_of {
     bool heads_sharded;       /* each rank has some KV heads and their queries; otherwise each has all heads */
     uint32_t heads, kv_heads; /* total of all ranks */
     uint32_t first_kv_head;
-    struct kvc_ranks *pipeline;       /* NULL: no pipeline, so it has all layers, or a part of each */
+    struct kvc_ranks *pipeline;       /* NULL: no pipeline, so this process has all layers, or a part of each */
     uint32_t first_layer, own_layers; /* this rank's range of layers in a pipeline */
     uint32_t first_delta, own_deltas; /* the delta nets below these layers */
 };

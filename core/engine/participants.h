@@ -13,7 +13,8 @@ struct kvc_participants {
     uint32_t count;
 };
 
-/* Makes room for `count` sessions. Returns false if there is no memory. kvc_participants_free is called in any case. */
+/* Makes room for `count` sessions. Returns false if there is no memory. The caller calls kvc_participants_free in any
+ * case. */
 bool kvc_participants_create(struct kvc_participants *participants, size_t count);
 void kvc_participants_free(struct kvc_participants *participants);
 

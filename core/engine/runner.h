@@ -33,7 +33,7 @@ struct kvc_coordinator;
 
 struct kvc_runner {
     struct kvc_engine *engine;
-    const struct kvc_coordinator *coordinator; /* what it does with other processes (coordinator.h) */
+    const struct kvc_coordinator *coordinator; /* the functions that involve other processes (coordinator.h) */
     struct kvc_device *device;
     const struct kvc_network *network; /* NULL: replay */
     struct kvc_geometry geometry;      /* this rank's geometry */

@@ -1,5 +1,5 @@
-/* select.c - chooses the entries that a decode step reads: pages, sums of values, views, read lists, and a count of the
- * bytes that the choice itself reads. */
+/* select.c - chooses the entries that a decode step reads. Maintains pages, sums of values, views and read lists, and
+ * counts the bytes that the choice itself reads. */
 #include "core/engine/select.h"
 
 #include "core/base/assert.h"
@@ -143,7 +143,7 @@ void kvc_select_appended(struct kvc_session *session, uint32_t layer) {
                                          &(struct kvc_view_append){.lists = lists, .view = &select->view, .rows = 1});
     for (uint32_t h = 0; h < lists->kv_heads; h++) {
         select->view_count[h]++;
-        KVC_ASSERT(select->view_count[h] <= select->view.stride); /* kvc_select_reserve came first */
+        KVC_ASSERT(select->view_count[h] <= select->view.stride); /* kvc_select_reserve was called before */
     }
 }
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define DEFAULT_CHUNK 512u
-#define SHARED_CHUNK 256u /* if layers are sharded; docs/measured/ranks.md has the measurement */
+#define SHARED_CHUNK 256u /* default `chunk` if layers are sharded (measured in docs/measured/ranks.md) */
 
 void kvc_session_defaults(struct kvc_session_options *options) {
     memset(options, 0, sizeof *options);
@@ -42,7 +42,7 @@ static void set_kinds(struct kvc_session *session) {
         buffers[i]->kind = KVC_MEMORY_SCRATCH;
 }
 
-/* Opens the cache and allocates the session's arrays over layers. */
+/* Opens the cache and allocates the session's arrays with an element per layer. */
 static enum kvc_status open_layers(struct kvc_session *session, struct kvc_extra_slots *store,
                                    const struct kvc_entry_format *format, uint64_t limit, struct kvc_error *error) {
     const struct kvc_geometry *g = &session->runner->geometry;

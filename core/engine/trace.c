@@ -10,7 +10,7 @@
 #include "core/base/canon.h"
 #include "core/engine/session.h"
 
-#define HEADING "kvcull trace" /* the file's first line, before the version of its form */
+#define HEADING "kvcull trace" /* beginning of the file's first line, before the version of the format */
 
 /* ---- the table of operations ---- */
 

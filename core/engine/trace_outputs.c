@@ -17,8 +17,8 @@ static struct kvc_span span_at(struct kvc_span span, size_t bytes) {
     return span;
 }
 
-/* This rank has `heads` heads (or query heads, or lists). Returns the number of its first one in the numbering of all
- * ranks. */
+/* This rank has `heads` heads (or query heads, or lists). Returns the number of the first of them among the heads of
+ * all ranks. */
 static uint32_t first_of(const struct kvc_trace *trace, size_t heads) {
     return trace->kv_heads ? (uint32_t)(trace->first_kv_head * heads / trace->kv_heads) : 0;
 }

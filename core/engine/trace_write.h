@@ -13,7 +13,7 @@ struct kvc_trace_row {
     int32_t position;
 };
 
-/* The outputs and inputs of a weight matrix. The arguments of an operation do not contain them. */
+/* The numbers of outputs and inputs of a weight matrix. The arguments of an operation do not contain them. */
 struct kvc_trace_weight {
     const struct kvc_weight *weight;
     uint64_t outputs, inputs;
@@ -65,7 +65,7 @@ struct kvc_trace {
     size_t held_count;
 };
 
-/* The kinds of values. Words are integers; NaNs of floats are equal to each other. */
+/* The kinds of values. Words are integers. Among floats, all NaNs count as equal. */
 enum kvc_trace_kind { KVC_TRACE_FLOATS, KVC_TRACE_WORDS, KVC_TRACE_HALVES, KVC_TRACE_BYTES };
 static inline size_t kvc_trace_size(enum kvc_trace_kind kind) {
     return kind == KVC_TRACE_BYTES ? 1 : kind == KVC_TRACE_HALVES ? 2 : 4;
@@ -85,7 +85,7 @@ void kvc_trace_line(struct kvc_trace *trace, struct kvc_trace_name name, struct 
  * memory. */
 void *kvc_trace_grow(struct kvc_trace *trace, void *array, size_t *capacity, size_t n, size_t size);
 /* Copies bytes of a buffer to the host. The memory is valid until the operation's lines are written. Returns NULL after
- * a failure, which the trace keeps. */
+ * a failure, which the trace records. */
 void *kvc_trace_fetch(struct kvc_trace *trace, struct kvc_span from, size_t bytes);
 void *kvc_trace_alloc(struct kvc_trace *trace, size_t bytes);
 /* Frees the copies that were made since held_count was `kept`. */

@@ -16,7 +16,7 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_me
 }
 
 /* Evicts from the layers that the prompt has passed so far until they hold no more than the total for all layers. The
- * model's activations decide how it is divided among them. */
+ * model's activations decide how this total is divided among the layers. */
 static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_method_layer *at, double mean) {
     struct kvc_ledger *ledger = &e->ledger;
     /* room for expired entries */
@@ -115,7 +115,7 @@ static void thin_below(struct kvc_estimator *e, uint32_t i, uint32_t l) {
     e->ledger.layer[i].touched = e->ledger.layer[i].thinned = true;
     /* another window has left some of the chosen positions */
     e->uneven = e->uneven || kvc_estimator_window(e, i) != kvc_estimator_window(e, l);
-    /* it may shrink, with its old and new tables at the same time, before others do */
+    /* the layer may shrink, with its old and new tables at the same time, before others do */
     const uint64_t tables = kvc_ledger_arrays(&e->ledger.layer[i], e->ledger.layer[i].slots);
     kvc_ledger_state(&e->ledger, &e->ledger.layer[i], tables, tables);
 }

@@ -38,7 +38,8 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
     else if (forecast->bound)
         most = forecast->bound(&at.method->values, prompt, steps);
     if (forecast->entries && !(whole && forecast->whole)) {
-        at.context.from = e->from[l][whole]; /* entries of this layer: `bound` uses the mean over layers */
+        at.context.from = e->from[l][whole]; /* this layer's entries, because `bound` assumes the mean over the
+                                              * layers */
         at.context.uneven = true;
         most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, prompt, steps) + 1);
     }
@@ -187,8 +188,9 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
     }
 }
 
-/* Returns true if lengths alone determine how many entries a layer's window evicts from thinned lists. In general the
- * activations decide which of their entries have expired, but not if the method evicts one entry for each new one. */
+/* Returns true if lengths alone determine how many entries a layer's window evicts from thinned lists. Otherwise the
+ * activations decide which of the lists' entries have expired. Lengths suffice if the method evicts one entry for each
+ * new entry. */
 static bool is_exact(const struct kvc_estimator *e, uint32_t l, uint64_t steps) {
     const struct kvc_method_layer at = decoder(e, l);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);

@@ -146,7 +146,7 @@ static bool follows(const struct kvc_method *method, double held, uint64_t promp
     return kvc_method_forecast(method)->follows && held < (double)prompt;
 }
 
-/* Returns the entries of a list right after the prompt. *before receives the entries before its prompt stage. */
+/* Returns the entries of a list right after the prompt. *before receives the entries before the prompt stage. */
 static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, const struct kvc_geometry *g,
                    const struct kvc_entry_format *format, uint64_t prompt, bool *ragged, double *before) {
     static const enum kvc_stage_kind stages[] = {KVC_STAGE_CHUNK, KVC_STAGE_PROMPT};

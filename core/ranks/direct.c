@@ -29,7 +29,8 @@ void kvc_direct_end(struct kvc_direct *direct) {
     direct->link->class->end(direct->link, error.text[0] ? error.text : "the device has failed");
 }
 
-/* Returns a device address. If the device has failed, it ends all ranks, because the others wait for its data. */
+/* Returns a device address. If the device has failed, the function ends all ranks, because the others wait for its
+ * data. */
 static void *address(struct kvc_direct *direct, struct kvc_span span, size_t bytes) {
     void *at = direct->device->exposed->address(direct->device, span, bytes);
     if (!at)

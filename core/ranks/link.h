@@ -19,8 +19,8 @@ struct kvc_direct;
 struct kvc_direct_way;
 struct kvc_link;
 
-/* Messages of different channels may overtake each other. A message that is received later than others sent after it
- * needs its own channel. */
+/* Messages of different channels may overtake each other. If a message is received later than messages that were sent
+ * after it, it needs its own channel. */
 enum kvc_channel { KVC_CHANNEL_CALL, KVC_CHANNEL_LATE };
 
 struct kvc_link_class {

@@ -136,7 +136,7 @@ float *kvc_ranks_buffer(struct kvc_ranks *ranks, size_t floats) {
     return grown(ranks, &ranks->room, &ranks->room_capacity, floats);
 }
 
-/* Gathers rows with one message per part, directly into their place. */
+/* Gathers rows with one message per part. Each part arrives in its final place. */
 static void gather_in_place(struct kvc_ranks *ranks, const float *mine, uint32_t rows, const size_t *widths,
                             size_t width, float *out) {
     struct kvc_link *link = ranks->rows.link;

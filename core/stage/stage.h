@@ -45,7 +45,7 @@ struct kvc_stage {
  * the first query. */
 void kvc_stage_set_rows(struct kvc_stage *stage, const struct kvc_batch *batch, uint32_t row, uint32_t batch_row,
                         uint32_t rows);
-/* Returns the probabilities' parameters for the stage's newest `count` queries. */
+/* Returns the parameters of the attention probabilities of the stage's newest `count` queries. */
 struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t count);
 static inline struct kvc_cache_layer *kvc_stage_lists(const struct kvc_stage *stage) {
     return &stage->session->cache.layer[stage->layer];

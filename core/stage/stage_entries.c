@@ -11,7 +11,7 @@ static enum kvc_status per_list(const struct kvc_stage *stage, const struct kvc_
     return kvc_fail(error, KVC_USAGE, "policy: scores by keys and values are per list");
 }
 
-/* Checks that a method's scores by whole keys find whole keys. */
+/* Checks that the keys are whole if a method scores by whole keys, that is, that no mean was subtracted from them. */
 static enum kvc_status whole_keys(const struct kvc_stage *stage, struct kvc_error *error) {
     if (!stage->session->centres)
         return KVC_OK;

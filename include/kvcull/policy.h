@@ -412,8 +412,8 @@ struct kvc_turn {
     uint64_t held;         /**< N: entries of the longest head, the prompt included */
     uint64_t seed;         /**< the session's seed */
     void *state;           /**< the session's state, of the class's state_bytes */
-    const int32_t *draft;  /**< as many tokens as the class's `draft` returned; NULL: a replay, or the copy of the
-                                session that makes the draft, in which `pseudo` uses other tokens */
+    const int32_t *draft;  /**< as many tokens as the class's `draft` returned. NULL in a replay, and in the copy of the
+                                session that makes the draft; `pseudo` then uses other tokens */
 };
 /** How a chunk method cuts the prompt. The last `probe` tokens of the prompt run as additional rows with every chunk
  * but the last. */
@@ -470,7 +470,7 @@ struct kvc_forecast {
     uint32_t (*whole)(const struct kvc_values *values, const struct kvc_layer_context *context);
     enum kvc_ragged ragged; /**< if not KVC_RAGGED_NONE, `entries` is a mean over heads or layers */
     bool follows;           /**< after another method's eviction the data decides how many entries this method leaves;
-                                 `entries` is then the most */
+                                 `entries` then returns an upper bound */
     /** Returns the entries of the view (kvc_stage_view) that the prompt stage leaves. NULL: it leaves none. */
     uint64_t (*seen)(const struct kvc_values *values, uint64_t prompt);
     /** With KVC_STAGE_CHUNK: returns the entries that a head keeps between chunks. NULL: as many as after the last

@@ -29,8 +29,8 @@ bool kvc_ranks_started(void);
  * `share` gives the relative amount of work of each rank, such as "2,1,1" (1 to 1000 each); NULL: equal amounts.
  *
  * Fails with KVC_USAGE if `how` is wrong or differs between ranks, with KVC_INPUT if the ranks run different builds,
- * and with KVC_RESOURCE if this build has no MPI. An error that all ranks find has a text on rank 0 only. If MPI fails
- * or a rank ends early, all processes end with one line and exit status 4. */
+ * and with KVC_RESOURCE if this build has no MPI. If all ranks find the same error, only rank 0 has its text. If MPI
+ * fails or a rank ends early, all processes end with one line and exit status 4. */
 enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ranks **ranks, struct kvc_error *error);
 /** The timeout in seconds before kvc_ranks_timeout is called. */
 #define KVC_RANKS_TIMEOUT 60

@@ -422,7 +422,7 @@ enum kvc_status kvc_config_complete(struct kvc_config *config, bool gguf, const 
     }
     status = complete_scaling(config, gguf, where, error);
     if (!status && config->rope.kind == KVC_ROPE_YARN) {
-        /* In many files, the context length is the length before scaling. */
+        /* In many files, the given context length is the length before scaling. */
         double scaled = (double)config->rope.original_context * config->rope.factor;
         if (scaled > (double)config->context && scaled <= 2147483647.0) {
             config->context = (uint64_t)scaled;

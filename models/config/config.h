@@ -130,7 +130,7 @@ struct kvc_config {
     unsigned char *sliding; /* [layers] 1: has a sliding window; NULL: all layers, if there is a window */
     double norm_eps;
     double score_scale;          /* factor of attention scores; 0: 1 / sqrt(head size) */
-    double query_scalar;         /* config.json: scores are divided by its square root */
+    double query_scalar;         /* config.json: scores are divided by the square root of this number */
     double score_cap, logit_cap; /* soft caps; negative: not given, 0: none */
     double embedding_scale, residual_scale, logit_divisor, logit_scale; /* 0: none */
     unsigned char *unrotated; /* [layers] 1: does not rotate; NULL: all layers rotate */
@@ -142,8 +142,8 @@ struct kvc_config {
     bool tied;            /* the output head is the embedding */
     bool fused;           /* q, k and v are one tensor */
     bool parallel;        /* attention and feed-forward network run in parallel; only for families that allow both */
-    enum kvc_norms norms; /* the family's, or KVC_NORMS_ONE */
-    enum kvc_qk_norm qk_norm; /* the family's, or KVC_QK_NONE */
+    enum kvc_norms norms; /* the family's kind, or KVC_NORMS_ONE */
+    enum kvc_qk_norm qk_norm; /* the family's kind, or KVC_QK_NONE */
     bool qkv_bias, output_bias, feed_bias;
     struct {
         enum kvc_rope_kind kind;
@@ -158,8 +158,9 @@ struct kvc_config {
     int64_t bos, eos; /* -1: none */
 };
 
-/* A field of the description. `gguf` is its key after "<architecture>.". `hf` is its key in config.json, at the top or
- * in rope_scaling (rope_parameters in newer files). A key is NULL if the format has no such key. */
+/* A field of the description. `gguf` is the field's key after "<architecture>.". `hf` is the field's key in
+ * config.json, at the top or in rope_scaling (rope_parameters in newer files). A key is NULL if the format has no such
+ * key. */
 enum kvc_config_place { KVC_TOP, KVC_ROPE, KVC_TOP_THEN_ROPE, KVC_ROPE_THEN_TOP };
 struct kvc_config_field {
     const char *gguf, *hf;

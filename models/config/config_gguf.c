@@ -232,7 +232,7 @@ static bool has_tensor(const struct kvc_gguf *file, uint64_t layer, const char *
     return kvc_gguf_tensor(file, name) != NULL;
 }
 
-/* Finds the dense layers. No key names them, but they lack the tensors of experts. */
+/* Finds the dense layers. No key names the dense layers, but these layers lack the tensors of experts. */
 static enum kvc_status read_dense(const struct kvc_gguf *file, const char *where, struct kvc_config *config,
                                   struct kvc_error *error) {
     if (!kvc_config_knows(config, KVC_DENSE_LAYERS)) {
@@ -335,8 +335,8 @@ static enum kvc_status read_scaling(const struct kvc_gguf *file, const char *whe
     return KVC_OK;
 }
 
-/* Finds optional parts by their tensors, where config.json has flags. Families without a flag for the biases of q, k
- * and v always have these biases. */
+/* Finds optional parts, for which config.json has flags, by their tensors. Families without a flag for the biases of q,
+ * k and v always have these biases. */
 static void read_parts(const struct kvc_gguf *file, struct kvc_config *config) {
     const struct kvc_family *family = config->family;
     uint64_t layer = 0; /* first layer with attention */

@@ -233,7 +233,7 @@ static enum kvc_status read_biases(const struct kvc_hf_source *in, struct kvc_co
     return status;
 }
 
-/* Finds if the experts' weights are normalized to a sum of 1. */
+/* Finds whether the routing weights are normalized to a sum of 1. */
 static enum kvc_status read_routing(const struct kvc_hf_source *in, struct kvc_config *config) {
     if (!config->family->experts) {
         return KVC_OK;

@@ -26,7 +26,7 @@ struct parts {
     struct kvc_error *error;
 };
 
-/* Returns the number in five digits of a file name, or 0 if they are not a number. */
+/* Returns the number that five characters of a file name give, or 0 if they are not digits. */
 static uint32_t digits(const char *text) {
     uint32_t number = 0;
     for (int i = 0; i < DIGITS; i++) {

@@ -28,7 +28,7 @@ static bool sequence_is_clear(const struct gbnf *gbnf, const struct gbnf_node *n
     return true;
 }
 
-/* Returns true if the node has the property, given those of its children and of the rules. */
+/* Returns true if the node has the property, given the properties of its children and of the rules. */
 static bool follows(const struct gbnf *gbnf, const struct gbnf_node *node, enum gbnf_property property) {
     switch (node->kind) {
     case GBNF_LITERAL:

@@ -36,9 +36,9 @@ static enum kvc_status no_memory(struct kvc_error *error) {
     return kvc_fail(error, KVC_RESOURCE, "grammar: no memory");
 }
 
-/* Compiles a pattern. For a user's expression, the message gives the offset of the error. A match must be
- * of the whole text: PCRE2_EXTRA_MATCH_LINE, because partial matches exclude PCRE2_ENDANCHORED. PCRE2_ANCHORED belongs
- * to the pattern, because pcre2_match with this option would not use the machine code. */
+/* Compiles a pattern. For a user's expression, the message gives the offset of the error. PCRE2_EXTRA_MATCH_LINE makes
+ * a match cover the whole text, because partial matches exclude PCRE2_ENDANCHORED. PCRE2_ANCHORED is an option of the
+ * pattern, because pcre2_match with this option would not use the machine code. */
 static enum kvc_status compile(const struct kvc_regex *regex, bool users, pcre2_code **code, struct kvc_error *error) {
     int number;
     PCRE2_SIZE at;

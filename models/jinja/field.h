@@ -1,4 +1,4 @@
-/* field.h - formats one value by a format specification. '%5.1f' % value and '{:>5}'.format(value) share it. */
+/* field.h - formats one value by a format specification. Used by '%5.1f' % value and by '{:>5}'.format(value). */
 #ifndef KVC_MODELS_JINJA_FIELD_H
 #define KVC_MODELS_JINJA_FIELD_H
 

@@ -45,7 +45,7 @@ static void set_variables(struct jinja *j, const json_t *variables, bool marked)
     }
 }
 
-/* Runs the template. Its variables are in an inner scope and hide given variables of the same names. */
+/* Runs the template. The template's variables are in an inner scope and hide given variables of the same names. */
 static void render_run(struct jinja *j, const struct kvc_jinja_job *job) {
     const struct jinja_node *first = NULL;
     if (job->bytes > MOST_SOURCE) {

@@ -1,5 +1,5 @@
-/* scope.c - variables and their scopes. Bodies of loops, macros and the blocks of set, call and filter have their
- * own. */
+/* scope.c - variables and their scopes. Bodies of loops, macros and the blocks of set, call and filter have scopes of
+ * their own. */
 #include "models/jinja/parts.h"
 
 #include "core/base/assert.h"

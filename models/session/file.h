@@ -17,7 +17,7 @@ struct kvc_session_file {
     struct kvc_error cause; /* first error of the archive */
     bool named;             /* the error already begins with the file's name */
     uint64_t offset;        /* offset of the next section */
-    uint64_t hash;          /* hash of everything in front of it */
+    uint64_t hash;          /* hash of everything in front of the next section */
     struct kvc_output *output;
     int descriptor;
     uint64_t bytes; /* size of the file being read */

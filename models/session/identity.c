@@ -54,7 +54,7 @@ static bool find_values(struct kvc_archive *archive, struct kvc_model *model, co
 }
 
 static void write_text(struct kvc_archive *archive, const char *text) {
-    char *bytes = (char *)(uintptr_t)text; /* only read, although not const */
+    char *bytes = (char *)(uintptr_t)text; /* kvc_archive_text only reads it when writing */
     size_t count = strlen(text);
     kvc_archive_text(archive, &bytes, &count);
 }

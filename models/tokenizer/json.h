@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Reads a parsed tokenizer.json. `path` is its name in errors. */
+/* Reads a parsed tokenizer.json. `path` is the file's name in errors. */
 enum kvc_status kvc_tokenizer_from_json(const json_t *root, const char *path, uint64_t vocab,
                                         struct kvc_tokenizer **tokenizer, struct kvc_error *error);
 /* Parses and reads tokenizer.json. */

@@ -2,9 +2,9 @@
  *
  * pcre2's own limits apply per starting offset and do not count the characters that a repeat passes. So a match is
  * first searched for within a few bytes and with a low limit, which nearly always suffices; a partial match tells that
- * pcre2 would have read further. If that fails, the pattern's second form runs over the whole text. It calls back
- * before each of its parts, and the callbacks count steps: the characters passed since the last callback, plus those
- * that a part may pass without a callback. The count is deterministic. */
+ * pcre2 would have read further. If that fails, the pattern's second form runs over the whole text. The second form
+ * calls back before each of its parts, and the callbacks count steps: the characters passed since the last callback,
+ * plus those that a part may pass without a callback. The count is deterministic. */
 #include "models/tokenizer/parts.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The characters of \w, for the inside of a class; as kvc_is_word. */
+/* The characters of \w, as in kvc_is_word, for use inside a class. */
 #define WORD                                                                                                           \
     "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200c}\\x{200d}\\x{24b6}-\\x{24e9}\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}" \
     "\\x{1f170}-\\x{1f189}"
