@@ -217,10 +217,10 @@ void kvc_engine_reset_peaks(struct kvc_engine *engine);
 /** Returns a description of the backend in use, such as "cpu (avx512, 2 threads)". */
 const char *kvc_engine_backend(const struct kvc_engine *engine);
 
-/** Asks the program whether to go on; nonzero stops the current prompt with KVC_USAGE, and its sessions must be closed.
- * The library calls it before each part of a layer of a prompt and within long parts, several times a second on usual
- * machines, in the thread that computes. It must not use the engine. If the engine has several processes, the function
- * runs in the first one, and all of them end the prompt alike. */
+/** Asks the program whether to go on. A nonzero result stops the current prompt with KVC_USAGE, and its sessions must
+ * be closed. The library calls it before each part of a layer of a prompt and within long parts, several times a second
+ * on usual machines, in the thread that computes. The function must not use the engine. If the engine has several
+ * processes, the function runs in the first one, and all of them end the prompt alike. */
 typedef int kvc_interrupt_fn(void *user);
 /** Sets the function to call during prompts of sessions and replays, with `user` as its argument; NULL removes it. */
 enum kvc_status kvc_engine_on_interrupt(struct kvc_engine *engine, kvc_interrupt_fn *interrupt, void *user,
@@ -278,7 +278,7 @@ enum kvc_log_subject {
 bool kvc_log_subject(size_t i, const char **name, const char **summary);
 
 /** Receives a line of the log, without a newline. Several threads may call it at the same time if several threads call
- * kvc_log_line. It must not use the engine. */
+ * kvc_log_line. The function must not use the engine. */
 typedef void kvc_log_fn(void *user, enum kvc_log_level level, enum kvc_log_subject subject, const char *line);
 /** Chooses the lines that an engine writes, in place of the environment variable KVCULL_LOG, which kvc_engine_open
  * reads. `lines` is "LEVEL[,SUBJECT...]", such as "info" (all subjects) or "debug,cache,memory"; NULL: none. `write`
@@ -348,9 +348,9 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
                                struct kvc_error *error);
 /** Opens only the tokenizer and the chat templates of a model. No weights are read, so the file may be a vocabulary
  * without weights, or a model of an unsupported family. The functions on text accept such a model; kvc_session_open
- * refuses it with KVC_USAGE. kvc_model_info reports the vocabulary, name and architecture. Its weight_bytes is the size
- * of the weights in a GGUF file (0 for a vocabulary and for a folder). All other sizes are 0. Fails with KVC_INPUT if
- * there is no tokenizer. */
+ * refuses it with KVC_USAGE. kvc_model_info reports the vocabulary, name and architecture. The reported weight_bytes is
+ * the size of the weights in a GGUF file (0 for a vocabulary and for a folder). All other sizes are 0. Fails with
+ * KVC_INPUT if there is no tokenizer. */
 enum kvc_status kvc_model_open_text(struct kvc_engine *engine, const char *path, struct kvc_model **model,
                                     struct kvc_error *error);
 /** Frees a model. Its sessions must be closed before. NULL is allowed. */
@@ -419,8 +419,8 @@ struct kvc_message {
 
 /** Input of a chat template besides the messages. NULL members are absent. */
 struct kvc_chat_options {
-    const char *template_name; /**< a built-in template, or one of the model's; NULL: the model's own. If it has
-                                  several: "tool_use" with tools, else "default" */
+    const char *template_name; /**< a built-in template, or one of the model's; NULL: the model's own. If the model has
+                                    several: "tool_use" with tools, else "default" */
     const char *template_text; /**< Jinja source of a template to use instead; not together with template_name */
     const char *earlier;       /**< JSON array of messages before the others, with all fields that a template may read,
                                     such as "tool_calls" */
@@ -612,7 +612,7 @@ void kvc_hash_close(struct kvc_hash *hash);
 /** How to draw the next token. The order is repeat penalty, frequency and presence penalties, bias, top_k, temperature,
  * top_p, min_p. */
 struct kvc_sampler_options {
-    float temperature;    /**< 0 to 100; 0: take the most likely token, of equal ones the lowest id */
+    float temperature;    /**< 0 to 100; 0: take the most likely token, of equally likely ones the lowest id */
     int32_t top_k;        /**< draw among the k most likely tokens; 0: all */
     float top_p;          /**< draw among the most likely tokens whose probabilities add up to this; 1: all */
     float min_p;          /**< minimum probability relative to the most likely token; 0: none */
@@ -658,8 +658,8 @@ struct kvc_logprob {
     float logprob; /**< the natural logarithm of its probability */
 };
 /** Returns the natural logarithm of the probability of `token` in the softmax of logits [vocab]. `best` [count], or
- * NULL with `count` 0, receives the most likely tokens in descending order, of equal ones the lowest id first; elements
- * past the vocabulary have token -1. Results are bit-identical on every machine. */
+ * NULL with `count` 0, receives the most likely tokens in descending order, the lowest id first among equally likely
+ * ones; elements past the vocabulary have token -1. Results are bit-identical on every machine. */
 float kvc_logprobs(const float *logits, uint32_t vocab, int32_t token, struct kvc_logprob *best, size_t count);
 
 /* ---- policy strings, and whether one will fit ---------------------------------------------------------------- */
@@ -683,8 +683,8 @@ enum kvc_expected {
     KVC_EXPECTED_MOST   /**< an upper bound: the actual number depends on the data */
 };
 
-/** Memory that a policy will need, predicted without a model. It does not include temporary buffers: a few rows, and
- * with keyformer on CPUs with vector instructions at most 64 MiB for its noise. */
+/** Memory that a policy will need, predicted without a model. The numbers do not include temporary buffers: a few rows,
+ * and with keyformer on CPUs with vector instructions at most 64 MiB for its noise. */
 struct kvc_estimate {
     uint64_t entries;     /**< entries of the longest head after the prompt and the generated tokens; the mean over
                                heads if that depends on the data */
@@ -721,10 +721,10 @@ void kvc_estimate_recurrent(struct kvc_estimate *estimate, uint64_t recurrent_by
 
 /** A file that appears under its name only when it is complete. Until then it is in the same folder, named
  * NAME.part-PID-N. The library writes all its files in this way. If NAME is a symbolic link, its target is replaced or
- * created. A replaced file passes its permissions on. */
+ * created. A new file gets the permissions of the file that it replaces. */
 struct kvc_output;
-/** Creates the temporary file. `bytes` is its future size, which is reserved at once to detect a full disk early; 0:
- * unknown. Fails with KVC_RESOURCE. */
+/** Creates the temporary file. `bytes` is the file's future size, which is reserved at once to detect a full disk
+ * early; 0: unknown. Fails with KVC_RESOURCE. */
 enum kvc_status kvc_output_open(const char *path, uint64_t bytes, struct kvc_output **output, struct kvc_error *error);
 /** Creates a folder (not its parents) for such files. `*output` is the folder, to be committed or abandoned after its
  * files; NULL: the folder existed before. Fails with KVC_RESOURCE. */
@@ -754,9 +754,9 @@ struct kvc_tensor {
     const float *values; /**< reading: in the mapped file, valid until the reader is closed; writing: not used */
 };
 
-/** Writes a safetensors file. Names and shapes are fixed when it is opened; values are appended to each tensor, in any
- * order of the tensors. Until the commit the file has a temporary name, and an existing file is not replaced (struct
- * kvc_output).
+/** Writes a safetensors file. Names and shapes are fixed when the writer is opened; values are appended to each tensor,
+ * in any order of the tensors. Until the commit the file has a temporary name, and an existing file is not replaced
+ * (struct kvc_output).
  */
 struct kvc_tensor_writer;
 /** Creates a file of `count` tensors. Fails with KVC_USAGE if names are not UTF-8 or not unique, and with KVC_RESOURCE
@@ -781,7 +781,7 @@ enum kvc_status kvc_tensor_reader_open(const char *path, struct kvc_tensor_reade
 void kvc_tensor_reader_close(struct kvc_tensor_reader *reader);
 /** Returns true if the file has a tensor of this name. */
 bool kvc_tensor_has(const struct kvc_tensor_reader *reader, const char *name);
-/** Describes a tensor. Fails with KVC_INPUT if there is none of this name or it is not float32. */
+/** Describes a tensor. Fails with KVC_INPUT if no tensor has this name or the tensor is not float32. */
 enum kvc_status kvc_tensor_read(const struct kvc_tensor_reader *reader, const char *name, struct kvc_tensor *tensor,
                                 struct kvc_error *error);
 /** Returns the name of the i-th tensor; NULL past the last one. */

@@ -68,7 +68,8 @@ void kvc_replay_on_chunk(struct kvc_replay *replay, kvc_chunk_fn *done, void *us
  * output. Call it for all layers, ascending, before the next row. */
 enum kvc_status kvc_replay_step(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
                                 const float *v, float *out, struct kvc_error *error);
-/** Returns the session of a replay, for kvc_session_positions and kvc_session_stats. It belongs to the replay. */
+/** Returns the session of a replay, for kvc_session_positions and kvc_session_stats. The session belongs to the
+ * replay. */
 const struct kvc_session *kvc_replay_session(const struct kvc_replay *replay);
 
 /* ---- verify: bitwise comparison of a backend with the reference ------------------------------------------------ */
@@ -80,7 +81,7 @@ struct kvc_verify_row {
     uint64_t cases;          /**< shapes tried */
     uint64_t values;         /**< values compared */
     uint64_t differing;      /**< values (operation) or logits (method) that differ */
-    uint64_t differing_bits; /**< bits that differ in these */
+    uint64_t differing_bits; /**< bits that differ in these values */
     uint64_t kept_differing; /**< method: entries that only one of the two runs keeps */
     uint64_t read_differing; /**< method: entries that only one of the two runs reads in decode steps */
     uint64_t hash;           /**< hash of all results (operation) or logits (method) of the tested backend */
@@ -128,7 +129,7 @@ struct kvc_measured {
     uint64_t flops;        /**< arithmetic of one call; a fused multiply-add counts 2, an exponential 20; 0: none */
     uint64_t beside_bytes; /**< bytes of the call that it is compared with */
     unsigned calls;        /**< backend calls per measured call: 1, or more if copies must restore its input */
-    double seconds;        /**< of one call, the best of several */
+    double seconds;        /**< time of one call, the best of several */
     double beside; /**< seconds of one call on the other backend; 0: there is none. If the first backend is less than
                         twice as fast, both are measured in five rounds, and the round with the median ratio counts */
     double launch; /**< seconds of an empty call in the same round; 0 without another backend */
@@ -138,7 +139,7 @@ typedef int kvc_measure_fn(void *user, const struct kvc_rooflines *rooflines, co
 /** A table that kvc_measure_operations measures. */
 struct kvc_measure_table {
     const char *name;   /**< its name */
-    const char *beside; /**< the call with which it compares each row if no other backend is given; NULL: none */
+    const char *beside; /**< the call with which the table compares each row if no other backend is given; NULL: none */
     bool model;         /**< kvc_measure_prompt measures it, because it needs a model */
 };
 /** Returns the i-th table; NULL past the last one. */

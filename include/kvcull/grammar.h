@@ -34,7 +34,7 @@ void kvc_grammar_close(struct kvc_grammar *grammar);
 /** What a grammar says of a text. */
 enum kvc_grammar_match {
     KVC_GRAMMAR_WRONG, /**< no text of the grammar begins with it */
-    KVC_GRAMMAR_BEGUN, /**< it is the beginning of a text of the grammar, but not one itself */
+    KVC_GRAMMAR_BEGUN, /**< it is the beginning of a text of the grammar, but not a whole text */
     KVC_GRAMMAR_WHOLE  /**< it is a text of the grammar; it may also be the beginning of longer ones */
 };
 /** Compares text [bytes] with a grammar. The text may end within a character. KVC_GRAMMAR_WRONG may
@@ -47,9 +47,9 @@ enum kvc_status kvc_grammar_check(const struct kvc_grammar *grammar, const char 
  * sampler draws another token. This restricts each draw, not the distribution of whole answers. Call the function at
  * the start of each answer; a NULL grammar removes the restriction. `first` is the argument of kvc_token_bytes for the
  * first token. A token that ends the turn can be drawn only if the answer is whole. kvc_sample returns -1 if no token
- * is possible. A saved session does not contain the grammar. The model and the grammar must outlive the sampler or the
- * next call. Fails with KVC_INPUT if the model has no tokenizer, with KVC_USAGE if the sampler is for another
- * vocabulary, and with KVC_RESOURCE if there is no memory. */
+ * is possible. A saved session does not contain the grammar. The model and the grammar must stay open until the sampler
+ * is closed or this function is called again. Fails with KVC_INPUT if the model has no tokenizer, with KVC_USAGE if the
+ * sampler is for another vocabulary, and with KVC_RESOURCE if there is no memory. */
 enum kvc_status kvc_sampler_grammar(struct kvc_sampler *sampler, const struct kvc_model *model,
                                     const struct kvc_grammar *grammar, bool first, struct kvc_error *error);
 /** Returns true if the answer so far is a text of the sampler's grammar, or if the sampler has none. */

@@ -179,7 +179,7 @@ enum kvc_entry_kind {
 enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,
                                        struct kvc_scores *scores, struct kvc_error *error);
 /** Sets scores per list as LagKV does (arXiv:2504.04704; docs/reference/methods/lagkv.md): the spread of a key's and a
- * value's channels, each normalized by the range of the next partition of `lag` entries. The score is the entry's order
+ * value's channels, each normalized by the range of the next partition of `lag` entries. The score is the entry's rank
  * within its partition, or with `across` the spread itself. Indices below `first`, the last whole partition and the
  * entries after it get the score `lag`, more than any other. */
 enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, uint32_t lag, bool across,
@@ -286,7 +286,7 @@ enum kvc_status kvc_stage_scores_column(struct kvc_stage *stage, const struct kv
                                         struct kvc_error *error);
 
 /** Contents of a ring buffer of recent queries: for each of the last `rows` queries a column with one number per entry.
- * It uses columns first to first+rows-1; the query at position p writes column `first + p % rows`. */
+ * The ring buffer uses columns first to first+rows-1; the query at position p writes column `first + p % rows`. */
 enum kvc_row_kind {
     KVC_ROW_PROBABILITIES, /**< attention probabilities, summed over the group */
     KVC_ROW_LOGITS,        /**< logits, summed over the group */
@@ -341,8 +341,8 @@ struct kvc_keep {
 /** Evicts by one rule for every head. */
 enum kvc_status kvc_stage_keep(struct kvc_stage *stage, const struct kvc_keep *keep, struct kvc_error *error);
 /** Evicts by the sums of the newest `filled` rows of a ring buffer of probabilities, as kvc_stage_ring_fuse computes
- * them for entries older than keep->recent. The sums serve as scores; if keep->scores is given, they serve as its ties.
- * `sums` is the first column of kvc_stage_ring_sums; UINT32_MAX: none. */
+ * them for entries older than keep->recent. The sums serve as scores or, if keep->scores is given, as ties. `sums` is
+ * the first column of kvc_stage_ring_sums; UINT32_MAX: none. */
 enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_keep *keep, uint32_t first, uint32_t rows,
                                     uint32_t filled, uint32_t sums, struct kvc_error *error);
 /** Evicts by one rule per head: keeps [kv_heads]. All use the scores and ties of the first rule. */
@@ -513,7 +513,7 @@ struct kvc_policy_class {
     /** Returns the size of the state of one session or estimate (kvc_stage_state); 0: none. The library allocates,
      * zeroes, saves, loads, copies and frees it, so it must not contain pointers. */
     size_t (*state_bytes)(const struct kvc_values *values, const struct kvc_geometry *geometry);
-    /** Sets the initial state if it is not 0; `state` is NULL without state. */
+    /** Sets the initial state if it is not all zeros; `state` is NULL without state. */
     enum kvc_status (*open)(const struct kvc_values *values, const struct kvc_geometry *geometry, void *state,
                             struct kvc_error *error);
     /** Returns true if a state read from a file is valid, so that stage functions can rely on it. NULL: the state never
@@ -546,9 +546,8 @@ struct kvc_policy_class {
      * position from the prompt's end; `tokens`, unless NULL, receives their ids. */
     uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset, int32_t *tokens);
 
-    /** Returns how many tokens of a draft of the answer `pseudo` needs; 0: none. Before such a prompt, the library
-     * answers it greedily with a copy of the session, so the prompt is computed twice. Needs a single process. NULL:
-     * none. */
+    /** Returns how many tokens of a draft of the answer `pseudo` needs; 0: none. Before such a prompt, a copy of the
+     * session generates the draft greedily, so the prompt is computed twice. Needs a single process. NULL: none. */
     uint32_t (*draft)(const struct kvc_values *values);
 
     /** Observer, called after the attention of some of the prompt's rows (kvc_stage_accumulate), even if another method

@@ -38,15 +38,16 @@ enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ra
  * exit status 4. 0: wait forever. A rank that computes is not silent; a stopped process (SIGSTOP) or an unreachable
  * machine is. There is no timeout if the program has started MPI itself with less than MPI_THREAD_MULTIPLE. */
 void kvc_ranks_timeout(struct kvc_ranks *ranks, double seconds);
-/** Returns for how many seconds the longest silent rank has been silent, usually less than one, and that rank's number.
- * Rank 0 observes all ranks; the others observe rank 0. Any thread may call it. */
+/** Returns the longest current silence of a rank in seconds, usually less than one, and that rank's number. Rank 0
+ * observes all ranks; the others observe rank 0. Any thread may call it. */
 double kvc_ranks_silence(const struct kvc_ranks *ranks, uint32_t *rank);
 /** Returns the number of this process, from 0. */
 uint32_t kvc_ranks_rank(const struct kvc_ranks *ranks);
 /** Returns the number of ranks. */
 uint32_t kvc_ranks_count(const struct kvc_ranks *ranks);
-/** Returns among how many ranks each layer is sharded: N of "tensor=N"; 1 if layers are not sharded. With more than 1,
- * prompts are computed in smaller chunks by default, because the ranks gather rows faster while they fit in caches. */
+/** Returns the number of ranks among which each layer is sharded: N of "tensor=N"; 1 if layers are not sharded. With
+ * more than 1, prompts are computed in smaller chunks by default, because the ranks gather rows faster while the rows
+ * fit in caches. */
 uint32_t kvc_ranks_tensor(const struct kvc_ranks *ranks);
 /** Executes this rank's part of rank 0's calls until rank 0 calls kvc_ranks_close. For ranks other than 0; not for
  * "data". */
@@ -71,17 +72,18 @@ struct kvc_ranks_traffic {
 void kvc_ranks_traffic(const struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic);
 /** Reports the sum over all ranks; for rank 0. The messages and waiting of this call are not counted. */
 void kvc_ranks_all_traffic(struct kvc_ranks *ranks, struct kvc_ranks_traffic *traffic);
-/** Returns how many ranks a complete `how` such as "tensor=4,pipeline=2" needs. Fails with KVC_USAGE if it is wrong. */
+/** Returns how many ranks a complete `how` such as "tensor=4,pipeline=2" needs. Fails with KVC_USAGE if `how` is
+ * wrong. */
 enum kvc_status kvc_ranks_planned(const char *how, uint32_t *count, struct kvc_error *error);
 /** The part of a model that one rank would hold. */
 struct kvc_ranks_part {
     uint32_t heads;           /**< query heads */
     uint32_t kv_heads;        /**< key-value heads */
-    uint32_t first_kv_head;   /**< number of its first key-value head in the model */
+    uint32_t first_kv_head;   /**< number of the rank's first key-value head in the model */
     bool heads_sharded;       /**< false: each rank has all heads */
-    uint32_t first_layer;     /**< number of its first layer; only layers with attention count */
-    uint32_t layers;          /**< number of its layers with attention */
-    uint64_t weight_bytes;    /**< size of its weights */
+    uint32_t first_layer;     /**< number of the rank's first layer; only layers with attention count */
+    uint32_t layers;          /**< number of the rank's layers with attention */
+    uint64_t weight_bytes;    /**< size of the rank's weights */
     uint64_t resident_bytes;  /**< memory that the weights take with KVC_MATH_INT16, which converts matrices */
     uint64_t recurrent_bytes; /**< recurrent state of one session */
 };

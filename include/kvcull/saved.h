@@ -35,10 +35,10 @@ void kvc_saved_free(struct kvc_saved *saved);
 /** Writes a session to a file, with the data in `saved` (or NULL). A session loaded from this file continues with
  * bit-identical results on every backend of the same arithmetic.
  *
- * The file contains entries, positions, the policy's state, recurrent state and counters. It appears under its name
- * when it is complete (struct kvc_output) and replaces an older saved session. The session does not change. Fails with
- * KVC_USAGE as kvc_session_fork does, and for tokens or logits that are not the model's; with KVC_RESOURCE if the file
- * cannot be written; with KVC_INPUT if a file of that name exists that is neither empty nor a saved session. */
+ * The file contains entries, positions, the policy's state, recurrent state and counters. The file appears under its
+ * name when it is complete (struct kvc_output) and replaces an older saved session. The session does not change. Fails
+ * with KVC_USAGE as kvc_session_fork does, and for tokens or logits that are not the model's; with KVC_RESOURCE if the
+ * file cannot be written; with KVC_INPUT if a file of that name exists that is neither empty nor a saved session. */
 enum kvc_status kvc_session_save(struct kvc_session *session, const char *path, const struct kvc_saved *saved,
                                  struct kvc_error *error);
 /** Checks in advance that kvc_session_save can write to a path, and fails as it would. Leaves no file behind. */
