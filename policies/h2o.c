@@ -22,7 +22,11 @@ static uint64_t h2o_bound(const struct kvc_values *values, uint64_t prompt, uint
 static double h2o_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                           uint64_t steps) {
     const uint64_t budget = kvc_recent_budget(values, prompt);
-    return keeps_prompt(values) ? context->from + (double)kvc_min_u64(steps, budget) : (double)budget;
+    if (!keeps_prompt(values))
+        return (double)budget;
+    /* a list shorter than the longest one grows to that one's length before it evicts */
+    const double most = context->uneven ? (double)(prompt + budget) : context->from + (double)budget;
+    return most < context->from + (double)steps ? most : context->from + (double)steps;
 }
 
 /* Adds the current rows' attention to the sums. With the option prompt=keep, only the answer's entries may be evicted,

@@ -14,11 +14,13 @@ static enum kvc_status open_estimate(struct kvc_estimator *e, struct kvc_error *
     e->indices = calloc(layers, sizeof *e->indices);
     e->after = calloc(layers, sizeof *e->after);
     e->most = calloc(layers, sizeof *e->most);
+    e->now = calloc(layers, sizeof *e->now);
     e->events = calloc(2 * (size_t)layers, sizeof *e->events);
     e->pages = calloc(layers, sizeof *e->pages);
     e->from = calloc(layers, sizeof *e->from);
     e->chunks = calloc(layers, sizeof *e->chunks);
-    if (!e->view || !e->indices || !e->after || !e->most || !e->events || !e->pages || !e->from || !e->chunks)
+    if (!e->view || !e->indices || !e->after || !e->most || !e->now || !e->events || !e->pages || !e->from ||
+        !e->chunks)
         return kvc_fail(error, KVC_RESOURCE, "estimate: no memory for %u layers", layers);
     for (uint32_t l = 0; l < layers; l++) {
         struct kvc_ledger_layer *layer = &e->ledger.layer[l];
@@ -40,6 +42,7 @@ static void close_estimate(struct kvc_estimator *e) {
     free(e->indices);
     free(e->after);
     free(e->most);
+    free(e->now);
     free(e->events);
     free(e->pages);
     free(e->from);

@@ -37,6 +37,7 @@ struct kvc_estimator {
     struct kvc_chunk_forecast *chunks; /* [layers] */
     uint32_t ended;                    /* number of layers whose prompt stage is over */
     uint64_t (*most)[2];               /* [layers]: entries to which lists of each kind grow in decode steps */
+    uint64_t *now;                     /* [layers]: entries of the longest list before these steps */
     struct kvc_step_event *events;     /* [2 layers] */
     uint64_t *pages;                   /* [layers]: bytes of pages and sums, which grow */
     double (*from)[2]; /* [layers]: entries per list of each kind before the evicting method's first stage */

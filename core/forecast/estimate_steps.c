@@ -42,6 +42,10 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
                                               * layers */
         at.context.uneven = true;
         most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, prompt, steps) + 1);
+        at.context.uneven = e->ledger.layer[l].members > 0;
+        if (!at.context.prompts) /* `bound` does not know that another method has evicted from the prompt */
+            most = kvc_min_u64(most, (uint64_t)kvc_policy_entries(&at, false, prompt, steps) +
+                                         kvc_policy_surplus(e->policy, l));
     }
     if (window && (!e->ledger.layer[l].thinned || most > window)) /* expired entries are evicted 256 at a time */
         most = kvc_max_u64(kvc_min_u64(most, window), (uint64_t)window + KVC_TILE - 1);
@@ -126,38 +130,57 @@ static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint6
     kvc_ledger_reserve(&e->ledger, l, 0);
 }
 
+/* Compares the times of two events. A step evicts before the next one needs a block. */
 static int by_step(const void *a, const void *b) {
     const struct kvc_step_event *x = a, *y = b;
     if (x->step != y->step)
         return x->step < y->step ? -1 : 1;
+    if (x->evicts != y->evicts)
+        return x->evicts ? -1 : 1;
     return x->layer < y->layer ? -1 : x->layer > y->layer;
 }
 
+/* Returns how many steps after `over` a layer whose lists lose entries within the first `steps` steps evicts first. */
+static uint64_t first_eviction(const struct kvc_estimator *e, uint32_t l, uint64_t steps, uint64_t over) {
+    uint64_t low = over, high = steps;
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (thinned(e, l, 0, middle, over) || thinned(e, l, 1, middle, over))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high - over;
+}
+
+/* Counts the indices and pages of a layer after `step` more steps; `over` steps were done before. */
+static void keep_step(struct kvc_estimator *e, uint32_t l, uint64_t over, uint64_t step) {
+    const uint64_t n = kvc_min_u64(e->now[l] + step, e->most[l][kvc_longest_kind(&e->ledger.layer[l])]);
+    keep_indices(e, l, n);
+    keep_pages_in(e, l, over + step, n);
+}
+
 /* Grows all lists to `most` entries, block by block; `over` steps are done. The last blocks are added in the order of
- * the steps that need them. Tables are rebuilt meanwhile, and the pages that exist at that time count, too. With
- * `evict`, the layers that are touched get an order when their lists have reached `most`. */
-static void grow_all(struct kvc_estimator *e, uint64_t over, bool evict) {
+ * the steps that need them. Tables are rebuilt meanwhile, and the pages of all layers that exist at that time count,
+ * too. The layers that are touched get an order with their first eviction in steps `over` .. `steps` - 1. */
+static void grow_all(struct kvc_estimator *e, uint64_t over, uint64_t steps) {
     size_t events = 0;
+    uint64_t step = 0;
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const int kind = kvc_longest_kind(&e->ledger.layer[l]);
-        const uint64_t now = e->ledger.layer[l].count[kind], most = e->most[l][kind], full = kvc_whole_blocks(most);
-        const uint64_t step = full > now + KVC_BLOCK ? full - KVC_BLOCK - now : 0;
-        e->events[events++] = (struct kvc_step_event){step, l, false};
-        if (evict && e->ledger.layer[l].touched)
-            e->events[events++] = (struct kvc_step_event){most > now ? most - now : 0, l, true};
+        const uint64_t now = e->now[l] = e->ledger.layer[l].count[kind], most = e->most[l][kind],
+                       full = kvc_whole_blocks(most);
+        e->events[events++] = (struct kvc_step_event){full > now + KVC_BLOCK ? full - KVC_BLOCK - now : 0, l, false};
+        if (steps > over && e->ledger.layer[l].touched)
+            e->events[events++] = (struct kvc_step_event){first_eviction(e, l, steps, over), l, true};
         estimate_steps_grow(e, l, e->most[l], true);
-    }
-    for (size_t i = 0; i < events; i++) {
-        const uint32_t l = e->events[i].layer;
-        const uint64_t full = kvc_whole_blocks(e->most[l][kvc_longest_kind(&e->ledger.layer[l])]);
-        if (e->events[i].evicts || e->events[i].step == 0)
-            continue;
-        keep_indices(e, l, full - KVC_BLOCK);
-        keep_pages_in(e, l, over + e->events[i].step, full - KVC_BLOCK);
     }
     qsort(e->events, events, sizeof *e->events, by_step);
     for (size_t i = 0; i < events; i++) {
         const struct kvc_step_event *event = &e->events[i];
+        for (uint32_t l = 0; l < e->g->layers && event->step != step; l++)
+            keep_step(e, l, over, event->step);
+        step = event->step;
         estimate_steps_grow(e, event->layer, e->most[event->layer], false);
         if (event->evicts)
             kvc_ledger_order(&e->ledger, event->layer);
@@ -177,7 +200,7 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
                                     : now + steps - 1;
         }
     }
-    grow_all(e, 0, false);
+    grow_all(e, 0, 0);
     for (uint32_t l = 0; l < e->g->layers && steps > 1; l++)
         keep_pages_in(e, l, steps - 1, kvc_longest_count(&ledger->layer[l]));
     for (uint32_t l = 0; l < e->g->layers; l++) {
@@ -226,7 +249,7 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
         if (layer->touched && grows_again) /* some lists grow after they or other lists were thinned */
             kvc_ledger_order(ledger, l);
     }
-    grow_all(e, first, true);
+    grow_all(e, first, steps);
     for (uint32_t l = 0; l < e->g->layers; l++) {
         const struct kvc_ledger_layer *layer = &ledger->layer[l];
         keep_indices(e, l, kvc_longest_count(layer));
