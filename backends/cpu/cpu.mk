@@ -57,7 +57,7 @@ libcpu_avx2vnni_la_SOURCES = backends/cpu/simd/int8/avx2vnni.c backends/cpu/simd
 libcpu_avx2vnni_la_CFLAGS = $(libcpu_avx2_la_CFLAGS) $(AVX_VNNI_CFLAGS)
 
 libcpu_avx512_la_SOURCES = backends/cpu/simd/linear/avx512.c backends/cpu/simd/int8/avx512.c backends/cpu/simd/vector_avx512.c
-libcpu_avx512_la_CFLAGS = $(AM_CFLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+libcpu_avx512_la_CFLAGS = $(AM_CFLAGS) $(WIDE_SANITIZE_FLAGS) -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 
 libcpu_avx512vnni_la_SOURCES = backends/cpu/simd/int8/avx512vnni.c backends/cpu/simd/integers/avx512vnni.c
 libcpu_avx512vnni_la_CFLAGS = $(libcpu_avx512_la_CFLAGS) -mavx512vnni

@@ -117,7 +117,8 @@ total_time() {
 # run_tests TITLE DIR: builds and runs the tests of a build folder. The caller may set
 #   only       these tests, by their names in the makefile; otherwise all
 #   through    a command that runs test programs
-#   at_once    how many run at the same time; otherwise as many as there are cores
+#   at_once    how many run at the same time; otherwise half as many again as there are cores, because servers,
+#              clients and ranks wait a quarter of the time
 #   settings   NAME=VALUE words for the environment
 #   limit      seconds after which a test is ended, and fails; otherwise 900
 run_tests() {
@@ -138,7 +139,7 @@ run_tests() {
     start=$SECONDS
     timed="${BASH:-bash} $PWD/tests/jobs/lib/timed.sh ${limit:-900} $PWD/$dir/times"
     # shellcheck disable=SC2086
-    within env ${settings-} make -C "$dir" -j"${at_once-$jobs}" -k $target ${only+TESTS="$names" check_PROGRAMS="$programs"} \
+    within env ${settings-} make -C "$dir" -j"${at_once-$((jobs + (jobs + 1) / 2))}" -k $target ${only+TESTS="$names" check_PROGRAMS="$programs"} \
         LOG_COMPILER="$timed ${through-}" SH_LOG_COMPILER="$timed ${BASH:-/bin/sh}" </dev/null >"$dir/check.log" 2>&1
     status=$?
     say "$title: $((SECONDS - start)) s"
