@@ -1,4 +1,4 @@
-# the CUDA backend, for one kind of device; --plain includes it if nvcc is installed
+# the CUDA backend, for one kind of device; use together with --plain, if nvcc is installed
 usable_cuda() {
     have nvcc || [ -x /usr/local/cuda/bin/nvcc ]
 }

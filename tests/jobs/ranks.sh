@@ -1,4 +1,4 @@
-# several processes as one engine: every method, valgrind, MPICH; --plain includes it
+# several processes as one engine: every method, valgrind, MPICH; use together with --plain
 check_ranks() {
     local depend
     provide mpi valgrind
