@@ -19,7 +19,7 @@
 
 enum {
     VECTOR_ALIGNMENT = 16, /* floats: aligns vectors to cache lines */
-    LAYER_WEIGHTS = 15     /* upper limit per layer */
+    LAYER_WEIGHTS = 15     /* upper limit of weights per layer */
 };
 
 enum kvc_status kvc_loader_no_memory(const struct kvc_loader *in) {

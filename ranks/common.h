@@ -11,7 +11,7 @@ struct kvc_common {
     uint32_t arithmetic, int8, int16, pointer;
 };
 
-/* Describes this process. share may be NULL. */
+/* Describes this process. `share` may be NULL. */
 struct kvc_common kvc_common_here(const char *how, const char *share);
 /* Compares the descriptions of all ranks, [ranks]. Returns KVC_USAGE if two ranks have different options, or KVC_INPUT
  * if they are different builds. */

@@ -100,7 +100,7 @@ KVC_INLINE kvc_u32 kvc_hash_bits(float x) { return kvc_is_nan(x) ? KVC_NAN_BITS 
 /* The order of the arguments matters: the result is b if either side is a NaN or both are zeros. */
 KVC_INLINE float kvc_max(float a, float b) { return a > b ? a : b; }
 
-/* Sums 32 lanes into lane[0]. lane is an array in any address space. */
+/* Sums 32 lanes into lane[0]. `lane` is an array in any address space. */
 #define KVC_TREE32(lane)                                                                                               \
     do {                                                                                                               \
         for (int kvc_w = KVC_LANES / 2; kvc_w > 0; kvc_w /= 2)                                                         \

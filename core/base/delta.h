@@ -37,7 +37,7 @@ KVC_INLINE float kvc_softplus(float x) {
     return u == 1.0f ? e : kvc_log(u) * kvc_div(e, u - 1.0f);
 }
 
-/* Returns the factor of S in one step. rate must not be positive. */
+/* Returns the factor of S in one step. `rate` must not be positive. */
 KVC_INLINE float kvc_delta_decay(float rate, float a, float bias) { return kvc_exp(rate * kvc_softplus(a + bias)); }
 
 #endif

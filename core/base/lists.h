@@ -75,7 +75,7 @@ static inline uint32_t kvc_entry_bytes(const struct kvc_entry_format *format) {
  * KVC_EXTRA_SLOTS if it has an extra slot. The names of its blocks begin at blocks[kvc_first_block(base[h], h)]. Slot s
  * is slot s % KVC_BLOCK of block s / KVC_BLOCK. The entry of index r (ascending position) is in slot order[base[h] +
  * r]. order[base[h] + count[h] ...] lists the head's free slots in the order of their use. If `order` is NULL, index,
- * slot and position are equal. state holds `columns` float32 columns: column c of slot s of head h is
+ * slot and position are equal. `state` holds `columns` float32 columns: column c of slot s of head h is
  * state[columns*base[h]
  * + c*(base[h+1]-base[h]) + s]. The arrays are in device memory, except host_base. */
 struct kvc_lists {

@@ -96,7 +96,7 @@ void *kvc_verify_alloc(struct kvc_verify *v, size_t bytes);
 /* Frees the host memory allocated since held_count was `held`. */
 void kvc_verify_release(struct kvc_verify *v, size_t held);
 float *kvc_verify_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour);
-enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v);                                 /* mostly plain */
+enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v);                                 /* draws one, mostly plain */
 struct kvc_twin kvc_verify_twin(struct kvc_verify *v, size_t bytes, const void *contents); /* NULL: zeros */
 /* A buffer of results on each device, filled with a pattern that differs between the two: a value that an operation
  * does not write shows as a difference. */

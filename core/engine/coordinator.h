@@ -71,9 +71,9 @@ struct kvc_coordinator {
     void (*lacks_memory)(const struct kvc_runner *runner, const char *text);
 
     /* ---- rows through the layers ---- */
-    /* Calls rows->layer for each layer until one fails, and returns rows->status. In a pipeline, the rows form groups.
-     * Each process receives a group, calls rows->layer for its own layers and sends the group on, so that several
-     * groups are under way at the same time. Sessions that failed in another process are marked as failed. */
+    /* Calls rows->layer for each layer until one fails, and returns rows->status. In a pipeline, the rows are divided
+     * into groups. Each process receives a group, calls rows->layer for its own layers and sends the group on, so that
+     * several groups are under way at the same time. Sessions that failed in another process are marked as failed. */
     enum kvc_status (*step)(struct kvc_passing *rows);
     /* The passes of a prompt. begin_passes returns the maximum number of rows of a pass; kvc_alone sets no limit
      * (UINT32_MAX). If `overlap` is true, a pass may begin before the previous pass has left all processes. */

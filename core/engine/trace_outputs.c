@@ -347,7 +347,7 @@ static void fetch_entry(struct kvc_trace *trace, const struct kvc_lists *lists, 
 }
 
 /* Writes the stored keys and values of each head. With `segment`: one line for each of the newest segment->stored
- * entries. Without: one line for all entries. */
+ * entries. Without `segment`: one line for all entries. */
 static void put_entries(struct kvc_trace *trace, const char *operation, const struct kvc_lists *lists,
                         const struct kvc_segment *segment) {
     const size_t bytes = kvc_entry_bytes(&lists->format);

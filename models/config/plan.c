@@ -8,7 +8,7 @@
 #include "core/base/types.h"
 #include "models/config/names.h"
 
-enum { LAYER_TENSORS = 32 }; /* upper limit per layer */
+enum { LAYER_TENSORS = 32 }; /* upper limit of tensors per layer */
 
 enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_replaced *replaced) {
     if (kvc_type_row_bytes(asked, cols)) {

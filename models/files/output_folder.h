@@ -7,8 +7,8 @@
 
 struct kvc_output_set;
 
-/* Creates the folder under a temporary name, next to its final one. path may end in slashes. An empty folder may exist
- * under the final name. Failures are KVC_RESOURCE. */
+/* Creates the folder under a temporary name, next to its final one. `path` may end in slashes. An empty folder may
+ * exist under the final name. Failures are KVC_RESOURCE. */
 enum kvc_status kvc_output_set_open(const char *path, struct kvc_output_set **set, struct kvc_error *error);
 /* Returns in *path where to write the file `name`. Signal handlers remove that file from now on. The set owns the
  * text. */

@@ -80,7 +80,7 @@ static const struct jinja_special_case *special_case(uint32_t code) {
     return row->code == code && code ? row : NULL;
 }
 
-/* Writes the case mapping of a character as UTF-8 and returns its length in bytes. out is large enough for every
+/* Writes the case mapping of a character as UTF-8 and returns its length in bytes. `out` is large enough for every
  * character. */
 static size_t mapped(uint32_t code, enum jinja_case to, char out[16]) {
     const utf8proc_int32_t is = (utf8proc_int32_t)code;

@@ -38,7 +38,7 @@ static struct jinja_value argument(struct jinja *j, struct format *format, const
     return JINJA_FAIL(j, "format: there is no argument \"%.*s\"", name->bytes > 40 ? 40 : (int)name->bytes, name->data);
 }
 
-/* Resolves name.attribute[key]. rest begins at the first point or bracket. */
+/* Resolves name.attribute[key]. `rest` begins at the first point or bracket. */
 static struct jinja_value looked_up(struct jinja *j, struct jinja_value value, const struct jinja_string *rest) {
     for (size_t at = 0; at < rest->bytes && j->status == KVC_OK;) {
         const bool key = rest->data[at] == '[';

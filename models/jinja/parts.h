@@ -142,7 +142,7 @@ void jinja_leave(struct jinja *j);
 struct jinja_string jinja_cut(const struct jinja_string *string, size_t at, size_t bytes); /* a part with its marks */
 bool jinja_marked(const struct jinja_string *string, size_t at);
 struct jinja_value jinja_part(struct jinja *j, const struct jinja_string *string, size_t at, size_t bytes);
-/* Makes a string of the template or the engine, never of the caller. data must outlive the rendering. */
+/* Makes a string of the template or the engine, never of the caller. `data` must outlive the rendering. */
 struct jinja_value jinja_literal(struct jinja *j, const char *data, size_t bytes);
 struct jinja_value jinja_copied(struct jinja *j, const char *data, size_t bytes, bool marked);
 struct jinja_value jinja_joined(struct jinja *j, const struct jinja_string *a, const struct jinja_string *b);
