@@ -68,6 +68,6 @@ uint32_t kvc_look_rows(const struct kvc_session *session, uint32_t layer, uint32
     runner->coordinator->most_of_heads(session, &entries, 1);
     if (window)
         entries = kvc_min_u64(entries, (uint64_t)window + rows);
-    const uint64_t work = 2 * entries * g->heads * g->head_size; /* of one row */
+    const uint64_t work = 2 * entries * g->heads * g->head_size; /* the work of one row */
     return kvc_min_u32(rows, kvc_max_u32(BLOCK_ROWS_LEAST, (uint32_t)kvc_min_u64(BLOCK_WORK / (work + 1), rows)));
 }

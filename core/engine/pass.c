@@ -43,7 +43,7 @@ static void pass_attend(struct kvc_session *session, uint32_t layer, const struc
     struct kvc_runner *runner = session->runner;
     const struct kvc_geometry *g = &runner->model;
     const uint32_t most = kvc_look_rows(session, layer, part->rows);
-    const uint64_t work = 2 * session->turn * g->heads * g->head_size; /* roughly, of one row */
+    const uint64_t work = 2 * session->turn * g->heads * g->head_size; /* roughly the work of one row */
     for (uint32_t row = 0, some; row < part->rows; row += some) {
         some = kvc_min_u32(part->rows - row, most);
         struct kvc_segment segment = segment_of(session, layer, part);
