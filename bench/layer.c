@@ -1,6 +1,6 @@
-/* layer.c - measures a long context with `entries` entries in every head, with the shapes of a model of eight billion
- * parameters: the attention and the linear layers of a decode step, one layer of a prompt's chunk, and the prompt stage
- * of `snapkv`. */
+/* layer.c - measures operations at a long context (`entries` entries in every head), with the shapes of a model of
+ * eight billion parameters: the attention and the linear layers of a decode step, one layer of a prompt's chunk, and
+ * the prompt stage of `snapkv`. */
 #include "bench/measure.h"
 #include "core/base/integers.h"
 
@@ -29,7 +29,7 @@ static void layer_linear(struct kvc_measure *m, uint32_t variant) {
     kvc_measure_time_linear(m, KVC_F16, 1, FEED_FORWARD, HIDDEN);
 }
 
-/* Heads have between a quarter and seven quarters of the entries; the mean is `entries`. */
+/* Each head has between 1/4 and 7/4 of `entries` entries; the mean is `entries`. */
 static void attention(struct kvc_measure *m, uint32_t variant) {
     static const uint32_t quarters[HK] = {1, 7, 4, 2, 6, 3, 5, 4};
     const uint64_t most = (uint64_t)m->settings.entries * 7 / 4;

@@ -1,12 +1,12 @@
 /* linear.c - measures linear layers: compared with a BLAS library, for each type of weights, for different numbers of
- * rows, limited by memory, with weights in the cache, and with 8-bit activations. */
+ * rows, limited by memory, with weights in the CPU's caches, and with 8-bit activations. */
 #include "bench/measure.h"
 #include "core/base/integers.h"
 #include "core/base/types.h"
 
 enum { WIDE = 4096, INT8_TYPES = KVC_TYPES - KVC_Q8_0, INT16_TYPES = 4, INT16_ROWS = 3 };
 
-/* Counts a layer whose inputs have `width` bytes each. */
+/* Counts the bytes and flops of a layer whose inputs have `width` bytes each. */
 static void count_linear(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint64_t K,
                          uint64_t width) {
     kvc_measure_counts(m, N * kvc_type_row_bytes(type, K) + rows * (N * 4 + K * width), 2ull * N * K * rows,
@@ -83,7 +83,7 @@ void kvc_measure_time_int16(struct kvc_measure *m, enum kvc_type type, uint32_t 
     }
 }
 
-/* Returns the number of outputs of a matrix [N, WIDE] that has this many bytes; in a quick run, a small number. */
+/* Returns the N of a matrix [N, WIDE] of `bytes` bytes or, in a quick run, at most 64. */
 static uint64_t outputs_in(const struct kvc_measure *m, enum kvc_type type, uint64_t bytes) {
     const uint64_t N = bytes / kvc_type_row_bytes(type, WIDE);
     return m->settings.once ? kvc_min_u64(N, 64) : N;

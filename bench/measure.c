@@ -9,7 +9,7 @@
 #include "core/base/float.h"
 #include "core/engine/engine.h"
 
-#define LOT_SECONDS 0.015 /* duration of a lot, which is the calls between two readings of the clock */
+#define LOT_SECONDS 0.015 /* duration of a lot; a lot is the calls between two readings of the clock */
 #define SLOW_SECONDS 0.1  /* a call that takes this long is timed only once */
 #define LOTS 3u
 #define MOST_CALLS 1000u

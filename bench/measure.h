@@ -45,7 +45,7 @@ struct kvc_measure {
     bool beside; /* true: measure the call with which the table compares */
     /* state of the clock: */
     uint64_t calls, left; /* calls per lot; calls left in the current lot */
-    unsigned lots;        /* number of lots timed at this size; in a cold measurement, of calls timed */
+    unsigned lots;        /* number of lots timed at this size or, in a cold measurement, of calls timed */
     double start, best;   /* best: seconds of one call */
     double cold[MEASURE_COLD];
     bool warm;
@@ -73,11 +73,12 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n);
 struct kvc_span kvc_measure_put(struct kvc_measure *m, const void *contents, size_t bytes);
 /* values of type uint32: first, first + step, ... */
 struct kvc_span kvc_measure_numbers(struct kvc_measure *m, size_t n, uint32_t first, uint32_t step);
-/* Returns attention of the segment's rows over the `entries` entries of its list. The rows belong to the last of these
- * entries. */
+/* Returns the parameters of attention of the segment's rows over the `entries` entries of its list. The rows belong to
+ * the last of these entries. */
 struct kvc_attention kvc_measure_make_attention(struct kvc_measure *m, const struct kvc_segment *segment,
                                                 uint32_t heads, uint32_t entries);
-/* Returns the attention probabilities of the queries of `a`, whose attention over `lists` has been computed. */
+/* Returns the parameters of the attention probabilities of the queries of `a`, whose attention over `lists` has been
+ * computed. */
 struct kvc_probabilities kvc_measure_probabilities(const struct kvc_lists *lists, uint32_t queries,
                                                    const struct kvc_attention *a);
 /* Creates a weight. An operation may have at most four. */
@@ -125,9 +126,9 @@ struct kvc_measure_operation {
     kvc_measure_operation_fn *run;
     uint32_t variants; /* the variants are 0 .. variants - 1 */
 };
-/* Declares the measurement of each operation in the list, and of the operation zero. KVC_MEASURE(name, variants,
+/* Declares the measurement of each operation in the list, and of the operation `zero`. KVC_MEASURE(name, variants,
  * variant) { ... m ... } defines a measurement; the last argument names the parameter that receives the variant's
- * number. The operations copy and fma_loop have no variants, because they measure the limits of the device. */
+ * number. The operations `copy` and `fma_loop` have no variants, because they measure the limits of the device. */
 #define KVC_OPERATION(name, parameters, ...) extern const struct kvc_measure_operation kvc_measure_##name;
 #include "core/base/ops.def"
 extern const struct kvc_measure_operation kvc_measure_zero;
@@ -141,10 +142,10 @@ extern const struct kvc_measure_operation kvc_measure_layer[], kvc_measure_decod
     kvc_measure_small_batch[], kvc_measure_decode_linear[], kvc_measure_cached_linear[], kvc_measure_int8[],
     kvc_measure_int16[], kvc_measure_select[];
 
-enum kvc_measure_other { /* with what a table compares each call, if no other backend is given */
-                         KVC_MEASURE_OTHER_NONE,   /* with nothing */
-                         KVC_MEASURE_OTHER_CALL,   /* with another call, measured if m->beside is set */
-                         KVC_MEASURE_OTHER_LIBRARY /* with the same call under KVC_MATH_FAST */
+enum kvc_measure_other { /* what a table compares each call with, if no other backend is given */
+                         KVC_MEASURE_OTHER_NONE,   /* nothing */
+                         KVC_MEASURE_OTHER_CALL,   /* another call, measured if m->beside is set */
+                         KVC_MEASURE_OTHER_LIBRARY /* the same call under KVC_MATH_FAST */
 };
 /* A table of measurements (tables.c). */
 struct kvc_measure_group {
@@ -153,8 +154,7 @@ struct kvc_measure_group {
     const struct kvc_measure_operation *operations;
     enum kvc_measure_other other;
     bool cold, reads;        /* reads: the limit is the speed of reading memory, not of copying it */
-    uint32_t entries, least; /* entries: the default number of entries; least: the smallest number; 0: the table has no
-                              * entries */
+    uint32_t entries, least; /* entries: default number of entries, 0 if the table has none; least: smallest number */
 };
 /* Returns the table of that name, or NULL with an error that lists the names. */
 const struct kvc_measure_group *kvc_measure_group(const char *name, struct kvc_error *error);

@@ -35,7 +35,7 @@ KVC_MEASURE(drop, 1, variant) {
         m->ops->drop(m->device, &(struct kvc_drop){.lists = lists, .rows = 0});
 }
 
-/* One row of a decode step over all entries and over some of them, and the rows of a chunk. */
+/* Attention of one row of a decode step (to all entries or to some of them), and of the rows of a chunk. */
 KVC_MEASURE(attention, 5, variant) {
     static const struct {
         enum kvc_type type;

@@ -1,4 +1,4 @@
-/* ops_int8.c - measures linear layers of 8-bit and of 15-bit activations, with the same shapes as the float layers.
+/* ops_int8.c - measures linear layers with 8-bit and with 15-bit activations, with the same shapes as the float layers.
  * ops_experts.c measures the linear layers of experts. */
 #include "bench/measure.h"
 #include "core/base/types.h"

@@ -174,7 +174,7 @@ void report_stayed(const struct report *report) {
             other = json_array_get(traces, j);
             if (!eval_same_prompt(other, record))
                 continue;
-            /* opens some policies of the first sample, except `full`, which holds everything */
+            /* shows some policies of the first sample unfolded, but not `full`, which holds everything */
             const bool plain = strcmp(eval_member(other, "kv"), "full") == 0;
             write_one(report, other, i == 0 && !plain && shown < OPEN);
             shown += !plain;

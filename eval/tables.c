@@ -127,7 +127,7 @@ static void add_up(struct cell *cell, const json_t *record) {
     cell->steps += number_of(record, "steps");
     cell->prompt_us += number_of(record, "prompt_us");
     cell->answer_us += number_of(record, "answer_us");
-    const double shared = number_of(record, "shared"); /* some files lack it */
+    const double shared = number_of(record, "shared"); /* some files lack this field */
     cell->shared += shared > 1 ? shared : 1;
 }
 

@@ -139,7 +139,7 @@ enum kvc_status eval_measure_fidelity(struct eval_window *window, struct kvc_err
                 status = kvc_fail(error, KVC_INPUT, "the value \"%s\" is not finite", values[i].name);
         }
         window->value_count = sizeof values / sizeof *values;
-        window->score = fmin(1, score.recall_mean); /* by rounding, a mean of fractions can exceed 1 */
+        window->score = fmin(1, score.recall_mean); /* because of rounding, a mean of fractions can exceed 1 */
         reply->tokens = fidelity->steps;
         reply->entries = score.entries;
         reply->held_bytes = score.held_bytes;

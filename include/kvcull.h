@@ -331,11 +331,11 @@ struct kvc_model_info {
     uint64_t packed_bytes;      /**< KVC_MATH_INT16: size of the matrices that the first session converts; else 0 */
     uint64_t resident_bytes;    /**< size of the weights in memory. A converted matrix counts instead of its original in
                                      the file, but both count if the original is an embedding */
-    uint64_t active_parameters; /**< number of weights that one token is computed with */
+    uint64_t active_parameters; /**< number of weights that the computation of one token uses */
     uint64_t active_bytes;      /**< size of these weights */
     const char *weight_types;   /**< for example "q4_k, q6_k, f32" */
-    enum kvc_math math;         /**< arithmetic in use: the engine's, or FLOAT if the engine has INT8 but no weight is
-                                     quantized, or INT16 but all weights are quantized */
+    enum kvc_math math;         /**< arithmetic in use: FLOAT if the engine has INT8 and no weight is quantized, or if
+                                     it has INT16 and all weights are quantized; otherwise the engine's */
     const char *rope;           /**< "plain", "linear", "llama3", "yarn", "longrope" or "divisors" */
     int32_t bos;                /**< token at the beginning of a text; -1: none */
     int32_t eos;                /**< token at the end of a text; -1: none */
@@ -371,7 +371,7 @@ enum kvc_status kvc_convert_type(const char *from, const char *to, enum kvc_type
 /** Writes a GGUF file of random weights with the geometry of a real model, for measurements. The file is the same on
  * every machine. Weights of different types are drawn independently.
  *
- * `shape` is a name from kvc_shape; error->text is used as by kvc_convert. */
+ * `shape` is a name from kvc_shape; error->text receives a note as with kvc_convert. */
 enum kvc_status kvc_make_model(const char *shape, enum kvc_type type, uint64_t seed, const char *to,
                                struct kvc_error *error);
 /** Returns the name and a one-line summary of the i-th shape; false past the last one. */
@@ -470,7 +470,7 @@ struct kvc_session_options {
     uint32_t chunk;        /**< rows of a prompt that are computed at once; 0: 512, or 256 if ranks share layers; at
                                 least KVC_MEAN_ROWS with keys of a rotated type. Results do not depend on it */
     uint64_t context;      /**< tokens that the caller intends to use. A longrope model chooses its factors by this
-                                number, once per session; 0: by the first prompt */
+                                number, once per session; 0: by the length of the first prompt */
     uint64_t seed;         /**< seed of policies that draw random numbers */
     uint64_t memory_limit; /**< the most bytes of cache and state the session may hold; 0: no limit */
     uint64_t expected;     /**< tokens that the caller intends to generate after each prompt, which some methods use;
@@ -764,7 +764,7 @@ struct kvc_tensor_writer;
  */
 enum kvc_status kvc_tensor_writer_open(const char *path, const struct kvc_tensor *tensors, size_t count,
                                        struct kvc_tensor_writer **writer, struct kvc_error *error);
-/** Appends `count` values to the tensor of the given number. Fails with KVC_USAGE if they exceed its shape, and with
+/** Appends `count` values to the tensor of the given index. Fails with KVC_USAGE if they exceed its shape, and with
  * KVC_RESOURCE if the disk is full. */
 enum kvc_status kvc_tensor_write(struct kvc_tensor_writer *writer, size_t tensor, const float *values, size_t count,
                                  struct kvc_error *error);

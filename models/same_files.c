@@ -206,7 +206,7 @@ static size_t find_extent(const struct extent *extents, size_t count, const unsi
     return low;
 }
 
-/* Cuts the recorded ranges into one run per tensor, because adjacent ones were recorded as one. */
+/* Cuts the recorded ranges into one run per tensor, because adjacent ranges were recorded as one. */
 static struct run *cut_runs(const struct comparison *of, size_t *count) {
     const struct kvc_network *network = &of->model->network;
     size_t extent_count, capacity = 0;

@@ -2,8 +2,8 @@
  * KVC_ASSERT never replaces a check of user input, which ends in an error message.
  *
  * With ./configure --enable-assertions a condition that is false prints one line to standard error and ends the process
- * by SIGABRT. Otherwise the compiler only checks that the condition is valid; no code remains. A condition therefore
- * has no side effects. It costs no more than the code around it. */
+ * by SIGABRT. Otherwise the compiler only checks that the condition is valid; no code remains. A condition must
+ * therefore have no side effects. It should not cost more than the code around it. */
 #ifndef KVC_CORE_BASE_ASSERT_H
 #define KVC_CORE_BASE_ASSERT_H
 

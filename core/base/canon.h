@@ -370,8 +370,8 @@ KVC_INLINE kvc_u16 kvc_f32_to_bf16(float x) {
     return (kvc_u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/* FP8 with four exponent and three fraction bits, to float32, exactly. No infinities; the last value per sign is a
- * NaN. */
+/* FP8 with four exponent and three fraction bits, to float32, exactly. FP8 has no infinities; the code of largest
+ * magnitude, with either sign, is a NaN. */
 KVC_INLINE float kvc_e4m3_to_f32(kvc_u8 b) {
     kvc_u32 sign = ((kvc_u32)b & 0x80u) << 24, a = (kvc_u32)b & 0x7fu;
     if (a == 0x7fu)

@@ -61,7 +61,7 @@ enum { KVC_ENTRY_TYPES(KVC_GROUP_BYTES, ) };
 #define KVC_CODE5(q, h, e) (KVC_CODE4(q, e) | (int)((h)[(e) / 8] >> (e) % 8 & 1) << 4)
 #define KVC_CODE6(q, h, e) (KVC_CODE4(q, e) | (int)((h)[(e) % 8] >> (e) / 8 * 2 & 3) << 4)
 
-/* Returns the value whose quant is -half, or -127 of IQ4_NL. */
+/* Returns the value whose quant is -half (IQ4_NL: -127). */
 KVC_INLINE float kvc_group_top(float least, float largest) { return -least > largest ? least : largest; }
 /* `by` is 127 for Q8_0, and -half or -127 for the other types. Q8_0 passes amax as `top`. */
 KVC_INLINE kvc_u16 kvc_group_scale(float top, float by) {

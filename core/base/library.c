@@ -57,8 +57,8 @@ static const struct library libraries[KVC_LIBRARIES] = {
 static bool is_plugin(const char *file) { return strncmp(file, "kvcull-", 7) == 0; }
 
 /* Writes the i-th path to try for a plug-in. Returns false past the last one. The paths are relative to the folder of
- * the library, or of a program that contains it: the folder kvcull (an installed library), ../lib/kvcull (an installed
- * program), and the folder itself (a build folder). */
+ * libkvcull or, if it is linked statically, of the program: kvcull (installed library), ../lib/kvcull (installed
+ * program) and . (build folder). */
 static bool plugin_path(size_t i, const char *file, char path[PATH_BYTES]) {
     static const char *const folders[] = {"/kvcull", "/../lib/kvcull", ""};
     const char *chosen = getenv("KVCULL_PLUGINS");

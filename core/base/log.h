@@ -9,7 +9,7 @@ struct kvc_log {
     uint8_t level[KVC_LOG_SUBJECTS]; /* lines of a subject up to this level are written */
     kvc_log_fn *write;               /* NULL: standard error */
     void *user;
-    int64_t rank; /* number of this process in a parallel run; -1: it is the only one */
+    int64_t rank; /* rank of this process in a parallel run; -1: it is the only process */
 };
 
 /* Returns true if the log, which may be NULL, writes lines of this level and subject. */

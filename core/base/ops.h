@@ -38,15 +38,16 @@ struct kvc_noise {
  * 0, and adds the lanes by the tree. L is the sum over the tiles, ascending, from 0. If the model has sinks, the head's
  * sink joins (kvc_join_sink) unless every n is 0. weight = e * (1 / L), or 0 where n is 0. */
 enum kvc_score_kind {
-    KVC_SCORE_EXACT,    /* score = attention's, of dot32(q, key); softmax; sum of the group's weights, ascending heads,
-                           from 0 */
+    KVC_SCORE_EXACT,    /* score = attention's score of dot32(q, key); softmax; sum of the group's weights, heads
+                         * ascending, from 0 */
     KVC_SCORE_CHANNELS, /* x = the key's own channels (from pages.high if there are pages); softmax and sum as above */
     KVC_SCORE_PAGE_CHANNELS, /* per page: x = high if the channel is positive, else low; softmax and sum as above */
     KVC_SCORE_PAGE_BOUND /* per page: `fma(q[c], q[c] < 0 ? low[c] : high[c], dot)` over all c ascending, from 0; sum of
                             the group's dots; -inf where n is 0; no softmax */
 };
 
-/* The function that gated_silu applies to the gate. The operation keeps its name because data/hashes.txt stores it. */
+/* The function that gated_silu applies to the gate. The operation keeps the name gated_silu because data/hashes.txt
+ * stores it. */
 enum kvc_activation { KVC_SILU, KVC_GELU, KVC_CLAMPED_SILU, KVC_SIGMOID };
 
 /* Consecutive rows of one session in a layer with a recurrent state. */

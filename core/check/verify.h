@@ -29,7 +29,8 @@ enum kvc_further {
 
 struct kvc_verify {
     struct kvc_device *device[2]; /* the reference and the device under test */
-    int first;                    /* 0, or 1 to run only the device under test without a comparison */
+    int first;                    /* first device to run: 0, or 1 to run only the device under test, without a
+                                   * comparison */
     enum kvc_further further;     /* the later feature that the case tests */
     bool small;                   /* short rows and few entries, for kernel interpreters */
     uint64_t random;              /* state of the random generator, which gives the same inputs on every machine */

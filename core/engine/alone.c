@@ -1,4 +1,4 @@
-/* alone.c - the coordinator of one process: it computes all layers one after another, and has nobody to talk to. */
+/* alone.c - the coordinator of one process: it computes all layers one after another, and exchanges no messages. */
 #include "core/engine/coordinator.h"
 
 static void begin(const struct kvc_session *session, enum kvc_call call) { (void)session, (void)call; }

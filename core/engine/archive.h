@@ -12,9 +12,9 @@ struct kvc_session;
 enum kvc_section {
     KVC_SECTION_IDENTITY = 1, /* data that must be equal in the loading session */
     KVC_SECTION_SESSION,
-    KVC_SECTION_METHOD,    /* index: the method's number in the policy */
-    KVC_SECTION_LAYER,     /* index: the layer's number */
-    KVC_SECTION_LIST,      /* index: the list's number among all lists */
+    KVC_SECTION_METHOD,    /* index: the method's index in the policy */
+    KVC_SECTION_LAYER,     /* index: the layer's index */
+    KVC_SECTION_LIST,      /* index: the list's index among all lists */
     KVC_SECTION_RECURRENT, /* state of delta nets */
     KVC_SECTION_CENTRES,   /* the means that are subtracted from keys */
     KVC_SECTION_BESIDE,    /* data of the caller */

@@ -51,7 +51,8 @@ struct kvc_coordinator {
     /* A call whose only argument is the session. */
     void (*begin)(const struct kvc_session *session, enum kvc_call call);
     void (*begin_fork)(const struct kvc_session *session, const struct kvc_session *copy);
-    /* A call that reads up to `capacity` numbers of a list; `list` is its number among the lists of all processes. */
+    /* A call that reads up to `capacity` numbers of a list; `list` is the list's index among the lists of all
+     * processes. */
     void (*begin_list)(const struct kvc_session *session, enum kvc_call call, uint32_t layer, uint32_t list,
                        size_t capacity);
     /* sessions [count], tokens [count]: one token for each session. */
@@ -95,8 +96,8 @@ struct kvc_coordinator {
     void (*agree)(const struct kvc_runner *runner, uint64_t *number);
     /* Adds the other processes' numbers. kvc_alone: nothing. */
     void (*add_stats)(const struct kvc_session *session, struct kvc_session_stats *stats);
-    /* Returns true if this process owns a list; `list` is its number among the lists of all processes. *here receives
-     * its index among this process's lists. kvc_alone: always true, the same index. */
+    /* Returns true if this process owns a list; `list` is the list's index among the lists of all processes. *here
+     * receives its index among this process's lists. kvc_alone: always true, the same index. */
     bool (*has_list)(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here);
     /* Copies positions [*count], at most `capacity` of them, from the process that owns the list to all processes.
      * kvc_alone: nothing. */

@@ -53,7 +53,7 @@ void kvc_delta_free(struct kvc_device *device, struct kvc_delta_scratch *scratch
     kvc_growable_free(device, &scratch->part);
 }
 
-/* Computes the indices in q_and_gate of the queries of `rows` rows, then of their gates. */
+/* Computes the indices, in q_and_gate, of `rows` rows: first those of their queries, then those of their gates. */
 static enum kvc_status make_parts(struct kvc_runner *runner, uint32_t rows, struct kvc_error *error) {
     struct kvc_delta_scratch *scratch = &runner->delta;
     const size_t heads = (size_t)rows * runner->network->heads, bytes = 2 * heads * sizeof(uint32_t);
@@ -105,7 +105,7 @@ void kvc_delta_part_queries(struct kvc_runner *runner, uint32_t rows) {
                 .width = network->head_size});
 }
 
-/* Applies a linear layer to normed. `again` is true if the previous layer had the same input. */
+/* Applies a linear layer to runner->normed. `again` is true if the previous layer had the same input. */
 static void project(struct kvc_runner *runner, const struct kvc_growable *to, const struct kvc_weight *w, uint32_t rows,
                     uint32_t outputs, bool again) {
     const struct kvc_input input = {
@@ -121,7 +121,7 @@ struct mix {
     uint32_t rows;
 };
 
-/* Convolves raw into `to`. state_at is an offset in floats within the layer's state. */
+/* Convolves `raw` and writes the result to `to`. state_at is an offset in floats within the layer's state. */
 static void convolve(const struct mix *mix, const struct kvc_growable *to, struct kvc_span taps, uint32_t channels,
                      uint64_t state_at) {
     struct kvc_device *device = mix->runner->device;

@@ -11,7 +11,7 @@
 struct kvc_look {
     bool armed;             /* long operations ask before they start */
     bool stopped;           /* the prompt ends, because of `error` */
-    uint64_t work;          /* multiply-adds since the last question */
+    uint64_t work;          /* multiply-adds since the program was last asked */
     struct kvc_error error; /* why the prompt ends */
 };
 

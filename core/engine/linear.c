@@ -26,7 +26,8 @@ enum kvc_math kvc_linear_math(const struct kvc_network *network, enum kvc_math m
     return KVC_MATH_FLOAT;
 }
 
-/* Returns true if --math int16 multiplies by weight i. An embedding that is not also the head is only looked up. */
+/* Returns true if --math int16 multiplies by weight i. An embedding that is not also the output matrix is only looked
+ * up. */
 static bool packs(const struct kvc_network *network, size_t i) {
     const struct kvc_weight *w = network->weights[i];
     return is_float(w) && network->matrices[i].inputs % KVC_INT16_STEP == 0 &&

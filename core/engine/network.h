@@ -116,7 +116,7 @@ struct kvc_network {
     uint32_t vocab;
     uint64_t trained_context;
     float norm_eps;
-    struct kvc_rope rope[2];    /* [0]: for most layers; [1]: for the others; same `rotary` */
+    struct kvc_rope rope[2];    /* [0]: for most layers; [1]: for the others; both have the same `rotary` */
     uint32_t ropes;             /* 1 or 2 */
     struct kvc_scoring scoring; /* how attention computes scores */
     enum kvc_activation activation;
@@ -158,7 +158,7 @@ static inline bool kvc_network_has(const struct kvc_network *network, uint32_t l
     const struct kvc_part_of *part = network ? &network->part : NULL;
     return !part || !part->pipeline || (layer >= part->first_layer && layer - part->first_layer < part->own_layers);
 }
-/* Return true if this process has the first layer and the embedding, or the last layer and the head. */
+/* Return true if this process has the first layer and the embedding, or the last layer and the output matrix. */
 static inline bool kvc_network_begins(const struct kvc_network *network) { return kvc_network_has(network, 0); }
 static inline bool kvc_network_ends(const struct kvc_network *network) {
     return kvc_network_has(network, network->layers - 1);

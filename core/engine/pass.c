@@ -3,8 +3,8 @@
  *
  * If several sessions have the same prompt rows, the rows are computed once. The rows attend to the lists of one
  * session, the owner. Sessions whose methods observe the attention append the rows to their own lists at the same time.
- * Then the sessions finish the layer one after another, the owner last. A session that has not appended the rows itself
- * first gets a copy of the owner's entries of the layer. Each session then runs its stages and frees the evicted
+ * Then the sessions finish the layer one after another, the owner last. If a session did not append the rows, the
+ * owner's entries of the layer are first copied to its lists. Each session then runs its stages and frees the evicted
  * entries. So a layer holds all of its rows at most twice, plus once for each observing session, however many sessions
  * share the prompt. */
 #include "core/engine/pass.h"

@@ -55,7 +55,7 @@ struct prompt {
     struct kvc_session *session; /* the first session; all have the same rows, chunks and positions */
     const struct kvc_prompt_options *options;
     float *row_logits;
-    uint64_t done;              /* row-layers computed */
+    uint64_t done;              /* rows times layers computed so far */
     struct kvc_fill *fill;      /* NULL: the network computes the rows */
     struct kvc_passing passing; /* the rows of the current pass; its status covers all passes */
 };
@@ -119,7 +119,7 @@ static enum kvc_status project_rows(void *user, uint32_t layer, const struct kvc
     return KVC_OK;
 }
 
-/* Calls the caller's progress function. `left` is the number of row-layers to compute. */
+/* Calls the caller's progress function. `left` is what remains to be computed, in rows times layers. */
 static enum kvc_status call_progress(const struct prompt *prompt, uint64_t left, struct kvc_error *error) {
     const struct kvc_prompt_options *options = prompt->options;
     if (options->progress(options->user, prompt->done, prompt->done + left))
@@ -133,7 +133,7 @@ static enum kvc_status report_progress(struct prompt *prompt, uint32_t layer, co
     const struct kvc_session *session = prompt->session;
     const struct kvc_prompt_options *options = prompt->options;
     const uint32_t layers = session->cache.layers;
-    /* row-layers left in this layer, in the layers above and in later chunks; token pruning makes it an overestimate */
+    /* what remains in this layer, in the layers above and in later chunks; an overestimate after token pruning */
     const uint64_t left = (uint64_t)(layers - layer) * session->prompt.chunk_rows - part->row - part->rows +
                           (session->prompt.last_chunk
                                ? 0

@@ -72,9 +72,9 @@ struct kvc_prompt {
     uint64_t angle_rows;
     uint32_t angle_rope;
     uint32_t probes;
-    struct kvc_growable probe;     /* float32 [layers, probes, H, d]: the accumulated probe */
+    struct kvc_growable probe;     /* float32 [layers, probes, H, d]: probe queries accumulated over the chunks */
     struct kvc_growable probe_now; /* float32 [layers, probes, H, d]: this chunk's probe queries */
-    struct kvc_queries probing;    /* outputs, M and L of the accumulated probe's attention */
+    struct kvc_queries probing;    /* outputs, M and L of the attention of `probe` */
     /* token pruning: the rows of the prompt that are still computed, and those that a propagate stage chose for the
      * layers above */
     uint32_t *kept_rows; /* [kept_row_count], NULL: all */

@@ -48,7 +48,7 @@ void kvc_runner_embed(struct kvc_runner *runner, struct kvc_batch *batch) {
         scale_values(runner, hidden, (size_t)batch->rows * network->hidden, network->embedding_scale, 0.0f);
 }
 
-/* Returns normed as the input of a linear layer. `again` is true if the previous layer had the same input. */
+/* Returns runner->normed as the input of a linear layer. `again` is true if the previous layer had the same input. */
 static struct kvc_input normed_input(const struct kvc_runner *runner, uint32_t rows, bool again) {
     return (struct kvc_input){
         .x = at(&runner->normed, 0, 0), .rows = rows, .K = runner->network->hidden, .again = again};
@@ -113,7 +113,7 @@ static void project_and_rotate(struct kvc_runner *runner, const struct kvc_batch
                                                .interleaved = rope->interleaved});
 }
 
-/* Writes the normed hidden states to normed, or the hidden states themselves if there is no norm. */
+/* Writes the normalized hidden states to runner->normed, or the hidden states themselves if there is no norm. */
 static void norm_input(struct kvc_runner *runner, const struct kvc_batch *batch, struct kvc_span norm,
                        struct kvc_span bias, uint32_t row, uint32_t rows) {
     const uint32_t hidden = runner->network->hidden;
@@ -125,7 +125,7 @@ static void norm_input(struct kvc_runner *runner, const struct kvc_batch *batch,
         runner->device->ops->copy(runner->device, normed, x, (size_t)rows * hidden * sizeof(float));
 }
 
-/* Adds projected to hidden. If the layer has a norm for its output, projected is normalized first. */
+/* Adds `projected` to `hidden`. If the layer has a norm for its output, `projected` is normalized first. */
 static void add_projected(struct kvc_runner *runner, struct kvc_batch *batch, struct kvc_span norm, uint32_t row,
                           uint32_t rows) {
     const uint32_t hidden = runner->network->hidden;
@@ -270,7 +270,7 @@ void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batc
     add_projected(runner, batch, layer->attention_after, row, rows);
 }
 
-/* Writes the feed-forward network's output for normed to projected. */
+/* Computes runner->projected, the output of the feed-forward network for runner->normed. */
 static void feed_rows(struct kvc_runner *runner, const struct kvc_layer *layer, uint32_t rows) {
     const struct kvc_span projected = at(&runner->projected, 0, 0), gate = at(&runner->gate, 0, 0);
     const struct kvc_span up = layer->up ? at(&runner->up, 0, 0) : none;

@@ -24,7 +24,7 @@ struct kvc_stage_scratch {
     struct kvc_growable kept_count;           /* uint32 [lists] */
     struct kvc_growable totals;               /* a few numbers to be copied to the host */
     struct kvc_growable rows;                 /* float32 [some outputs, H*d]: rows of an output projection */
-    struct kvc_growable numbers;              /* int32 [some outputs]: the numbers of these outputs */
+    struct kvc_growable numbers;              /* int32 [some outputs]: the indices of these outputs */
     struct kvc_growable across, across_count; /* scores of all ranks' lists, and their counts (stage_ranks.c) */
     uint32_t kept_stride;
 };
@@ -140,17 +140,17 @@ void kvc_runner_transform(struct kvc_runner *runner, const struct kvc_entry_form
                           struct kvc_span k, struct kvc_span v);
 void kvc_runner_transform_back(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row,
                                uint32_t rows);
-/* Computes attended, maximum and sum of the segments' rows from q. The segments' row 0 is row `first` of these buffers
- * and row `row` of the batch. */
+/* Computes `attended`, `maximum` and `sum` of the segments' rows from `q`. The segments' row 0 is row `first` of these
+ * buffers and row `row` of the batch. */
 void kvc_runner_attend(struct kvc_runner *runner, const struct kvc_batch *batch, uint32_t layer, uint32_t row,
                        uint32_t first, const struct kvc_segment *segments, size_t count);
-/* Adds the output projection of attended to hidden. */
+/* Adds the output projection of `attended` to `hidden`. */
 void kvc_runner_project_output(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
                                uint32_t rows);
-/* Adds the feed-forward network of the normed hidden states to hidden. */
+/* Adds the feed-forward network's output for the normalized hidden states to `hidden`. */
 void kvc_runner_feed_forward(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t layer, uint32_t row,
                              uint32_t rows);
-/* Runs a whole layer with a gated delta net: adds the delta net's output to hidden, then the output of the layer's
+/* Runs a whole layer with a gated delta net: adds the delta net's output to `hidden`, then the output of the layer's
  * feed-forward network. The segments' rows are relative to `row`. */
 void kvc_runner_delta(struct kvc_runner *runner, struct kvc_batch *batch, uint32_t delta, uint32_t row, uint32_t rows,
                       const struct kvc_recurrence *segments, size_t count);

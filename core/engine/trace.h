@@ -38,7 +38,7 @@ static inline void kvc_trace_sessions(struct kvc_trace *trace, struct kvc_sessio
         kvc_trace_set_sessions(trace, sessions, count);
 }
 /* Declares that the next operations compute rows row .. row + rows - 1 of the batch in a part of the model. `number` is
- * the number of the layer or delta net. */
+ * the index of the layer or delta net. */
 static inline void kvc_trace_rows(struct kvc_trace *trace, enum kvc_trace_part part, uint32_t number,
                                   const struct kvc_batch *batch, uint32_t row, uint32_t rows) {
     if (trace)

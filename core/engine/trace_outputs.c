@@ -17,8 +17,8 @@ static struct kvc_span span_at(struct kvc_span span, size_t bytes) {
     return span;
 }
 
-/* This rank has `heads` heads (or query heads, or lists). Returns the number of the first of them among the heads of
- * all ranks. */
+/* This rank has `heads` heads (or query heads, or lists). Returns the index of the first of them among the heads of all
+ * ranks. */
 static uint32_t first_of(const struct kvc_trace *trace, size_t heads) {
     return trace->kv_heads ? (uint32_t)(trace->first_kv_head * heads / trace->kv_heads) : 0;
 }
@@ -27,7 +27,8 @@ static uint32_t first_of(const struct kvc_trace *trace, size_t heads) {
 
 /* Writes a line for each row and head of an output [rows, heads, width]. If the output has at most as many rows as the
  * batch, they are the batch's rows from `first` on. Otherwise each row of the batch has the same number of consecutive
- * rows in the output. If the numbers do not match, the line has the row's number in place of a head. */
+ * rows in the output. If the numbers of rows do not match in either way, the line has the row's index in place of a
+ * head. */
 static void put_rows(struct kvc_trace *trace, struct kvc_trace_name name, struct kvc_span from, uint32_t first,
                      size_t rows, size_t heads, size_t width) {
     const size_t bytes = width * kvc_trace_size(name.kind), batch = first < trace->row_count ? trace->row_count : 0;
@@ -58,8 +59,8 @@ static void mark_pairs(struct kvc_trace *trace, const struct kvc_buffer *buffer)
         trace->pair_buffer[trace->pair_buffers++] = buffer;
 }
 
-/* Writes an output [pairs, width]: one line for each row and each of its experts. The number of the expert among the
- * row's experts takes the place of a head. */
+/* Writes an output [pairs, width]: one line for each row and each of its experts. The expert's index among the row's
+ * experts takes the place of a head. */
 static void put_pairs(struct kvc_trace *trace, struct kvc_trace_name name, struct kvc_span from, size_t width) {
     const size_t bytes = width * kvc_trace_size(name.kind);
     const unsigned char *values = kvc_trace_fetch(trace, from, trace->pair_count * bytes);

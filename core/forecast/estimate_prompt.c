@@ -37,7 +37,7 @@ static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_me
         layer->count[0] = kvc_min_u64(all / so_far, layer->count[0]);
     }
     const uint64_t tables = kvc_ledger_arrays(&ledger->layer[l], ledger->layer[l].slots);
-    /* the layer that shrinks first has its old and new tables at the same time */
+    /* the old and the new tables of the layer that shrinks first exist at the same time */
     kvc_ledger_state(ledger, &ledger->layer[l], tables, tables);
 }
 
@@ -59,7 +59,7 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
     double kept[2];
     const double all[2] = {INFINITY, INFINITY};
     note_stale(e, l, at.method);
-    kvc_estimator_clear(e, l, all); /* only if the layer was thinned before */
+    kvc_estimator_clear(e, l, all); /* no effect unless entries of the layer were evicted before */
     note_counts(e, l, e->from[l]);
     at.context.prompts = true;
     if (at.method) {
@@ -81,7 +81,7 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
     note_stale(e, l, decode_method);
 }
 
-/* Computes once what the chunk stage does with each layer. */
+/* Computes, once for the whole prompt, how many entries of each layer the chunk stage keeps. */
 static void plan_chunks(struct kvc_estimator *e) {
     for (uint32_t l = 0; l < e->g->layers; l++) {
         struct kvc_method_layer at = kvc_estimator_method(e, KVC_STAGE_CHUNK, l);
@@ -115,7 +115,7 @@ static void thin_below(struct kvc_estimator *e, uint32_t i, uint32_t l) {
     e->ledger.layer[i].touched = e->ledger.layer[i].thinned = true;
     /* another window has left some of the chosen positions */
     e->uneven = e->uneven || kvc_estimator_window(e, i) != kvc_estimator_window(e, l);
-    /* the layer may shrink, with its old and new tables at the same time, before others do */
+    /* the layer may shrink before others do, and its old and new tables then exist at the same time */
     const uint64_t tables = kvc_ledger_arrays(&e->ledger.layer[i], e->ledger.layer[i].slots);
     kvc_ledger_state(&e->ledger, &e->ledger.layer[i], tables, tables);
 }

@@ -68,7 +68,7 @@ bool kvc_method_acts(const struct kvc_method *method, uint32_t layer);
 /* The layers in which a method acts; computed once per session. */
 struct kvc_method_use {
     bool *acts;        /* [layers] */
-    uint32_t *context; /* [layers]: the layer's number among the layers in which the method acts */
+    uint32_t *context; /* [layers]: the layer's index among the layers in which the method acts */
     uint32_t *column;  /* [layers]: the method's first state column in the layer */
     uint32_t count;    /* number of layers in which it acts */
     void *state;       /* [state_bytes]: the method's state, defined by its class; NULL: none */

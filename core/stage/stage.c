@@ -341,7 +341,8 @@ enum kvc_status kvc_stage_layer_sum(struct kvc_stage *stage, struct kvc_scores *
         status = kvc_across_open(stage, (const struct kvc_scores *const *)&scores, 1, &across, error);
     if (status != KVC_OK)
         return status;
-    struct kvc_lists first = across.lists; /* group_scores sums rows of a list: make all lists rows of one */
+    struct kvc_lists first = across.lists; /* group_scores sums the rows of one list, so all lists become the rows of a
+                                            * single list */
     first.kv_heads = 1;
     KVC_ASSERT(across.copied || across.stride == sum->stride);
     device->ops->group_scores(device, &(struct kvc_group_scores){.lists = &first,

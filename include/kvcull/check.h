@@ -51,12 +51,12 @@ void kvc_replay_close(struct kvc_replay *replay);
  * the replay must be closed. */
 enum kvc_status kvc_replay_prompt(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
                                   const float *v, uint64_t rows, float *out, struct kvc_error *error);
-/** Passes dapq's pseudo rows of one layer, q [rows, H, d] and k [rows, H_kv, d], before the layer's prompt. The arrays
- * must stay valid until the prompt of the last layer returns. */
+/** Passes the pseudo rows of the method `dapq` for one layer, q [rows, H, d] and k [rows, H_kv, d], before the layer's
+ * prompt. The arrays must stay valid until the prompt of the last layer returns. */
 enum kvc_status kvc_replay_pseudo(struct kvc_replay *replay, uint32_t layer, const float *q, const float *k,
                                   uint32_t rows, struct kvc_error *error);
-/** Passes take's probe queries q [rows, H, d] of one layer and one chunk (all but the last), before the layer's prompt.
- * The array must stay valid until the prompt of the last layer returns. */
+/** Passes the probe queries q [rows, H, d] of the method `take` for one layer and one chunk, before the layer's prompt.
+ * Call it for every chunk except the last. The array must stay valid until the prompt of the last layer returns. */
 enum kvc_status kvc_replay_probe(struct kvc_replay *replay, uint32_t layer, uint32_t chunk, const float *q,
                                  uint32_t rows, struct kvc_error *error);
 /** Called when a chunk has passed all layers; nonzero stops the prompt. */

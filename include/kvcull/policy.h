@@ -92,9 +92,9 @@ struct kvc_stage_info {
     uint64_t now;      /**< tokens processed by the session, those of this step or chunk included */
     uint64_t step;     /**< decode steps since the last prompt, this one included; 0 in the prompt stage */
     uint64_t entries;  /**< entries of the longest head now; an upper bound after a decode stage has evicted. In stages
-                            that evict, entries outside the sliding window of every later row are not counted: the
-                            library removes them at the stage's first call that creates scores, reads positions, or
-                            chooses entries by a rule, indices or positions */
+                            that evict, expired entries (those that no later row can attend to) are not counted. The
+                            library removes them at the stage's first call that creates scores, reads positions or
+                            chooses entries (by a rule, by indices or by positions) */
     uint64_t expected; /**< tokens that the caller intends to generate after the prompt; 0: unknown */
     uint64_t seed;     /**< the session's seed */
     uint32_t model_lists; /**< lists of the layer on all ranks (docs/explanation/parallel-runs.md); with one process the
@@ -136,8 +136,8 @@ enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, 
                                       struct kvc_error *error);
 /** Sets scores to the attention mass of the rows that the class's `pseudo` added (DapQ). */
 enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
-/** Sets scores to the largest attention probability that any of the added rows, in any head of the group, gave an entry
- * (KVzip, arXiv:2505.23416). */
+/** Sets the score of each entry to the largest attention probability that any of the added rows gave it in any head of
+ * the group (KVzip, arXiv:2505.23416). */
 enum kvc_status kvc_stage_pseudo_most(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 /** Chunk stage: updates the accumulated probe A with the layer's rotated probe queries Q (TAKE): `A = Q` in the first
  * chunk, `A = alpha*A + (1-alpha)*Q` in later ones. Then sets scores per list to `softmax(A K^T / sqrt(d))` over all
@@ -165,7 +165,8 @@ enum kvc_status kvc_stage_pool(struct kvc_stage *stage, struct kvc_scores *score
 enum kvc_status kvc_stage_group(struct kvc_stage *stage, const struct kvc_scores *heads, float divisor,
                                 struct kvc_scores *scores, struct kvc_error *error);
 /** Replaces scores per list by their sum over all lists of the layer, entry by entry (TOVA, arXiv:2401.06104). If
- * another method of the policy may evict from the layer, its lists may hold different tokens, and the scores stay. */
+ * another method of the policy may evict from the layer, its lists may hold different tokens, and the scores remain
+ * unchanged. */
 enum kvc_status kvc_stage_layer_sum(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 
 /** Scores of entries that need no query. */
@@ -527,10 +528,11 @@ struct kvc_policy_class {
     uint32_t (*columns)(const struct kvc_values *values);
     /** Returns how many entries above the budget a head holds between two evictions of the decode stage. NULL: 1. */
     uint32_t (*surplus)(const struct kvc_values *values);
-    bool channels; /**< it reads single channels of keys or values, so it needs entries of a type that is not rotated */
-    bool whole_keys;    /**< it calls kvc_stage_entry_scores with KVC_ENTRY_NORM or KVC_ENTRY_APART, or
-                             kvc_stage_mix_redundancy: no mean is then subtracted from keys of rotated types */
-    bool compares_keys; /**< its decode stage calls kvc_stage_mix_redundancy, which needs memory before the step */
+    bool channels;   /**< the method reads single channels of keys or values, so it needs entries of a type that is not
+                          rotated */
+    bool whole_keys; /**< the method calls kvc_stage_entry_scores with KVC_ENTRY_NORM or KVC_ENTRY_APART, or
+                          kvc_stage_mix_redundancy: no mean is then subtracted from keys of rotated types */
+    bool compares_keys; /**< the decode stage calls kvc_stage_mix_redundancy, which needs memory before the step */
     /** Returns true if every query head has its own list of entries. */
     bool (*per_head)(const struct kvc_values *values);
     /** Returns true if keys are rotated by their index in the list (positions=cache). */

@@ -79,9 +79,9 @@ enum kvc_status kvc_ranks_planned(const char *how, uint32_t *count, struct kvc_e
 struct kvc_ranks_part {
     uint32_t heads;           /**< query heads */
     uint32_t kv_heads;        /**< key-value heads */
-    uint32_t first_kv_head;   /**< number of the rank's first key-value head in the model */
+    uint32_t first_kv_head;   /**< index of the rank's first key-value head in the model */
     bool heads_sharded;       /**< false: each rank has all heads */
-    uint32_t first_layer;     /**< number of the rank's first layer; only layers with attention count */
+    uint32_t first_layer;     /**< index of the rank's first layer among the layers with attention */
     uint32_t layers;          /**< number of the rank's layers with attention */
     uint64_t weight_bytes;    /**< size of the rank's weights */
     uint64_t resident_bytes;  /**< memory that the weights take with KVC_MATH_INT16, which converts matrices */

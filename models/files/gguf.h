@@ -43,7 +43,7 @@ struct kvc_file_tensor {
 enum kvc_status kvc_gguf_check_output(const char *to, struct kvc_error *error);
 /* Opens a file, or a split model given any of its parts. */
 enum kvc_status kvc_gguf_open(const char *path, struct kvc_gguf **file, struct kvc_error *error);
-void kvc_gguf_let_go(const struct kvc_gguf *file); /* kvc_map_let_go for every file of the model */
+void kvc_gguf_let_go(const struct kvc_gguf *file); /* calls kvc_map_let_go for every file of the model */
 void kvc_gguf_close(struct kvc_gguf *file);
 size_t kvc_gguf_tensor_count(const struct kvc_gguf *file);
 const struct kvc_file_tensor *kvc_gguf_tensor_at(const struct kvc_gguf *file, size_t i);

@@ -15,7 +15,7 @@
 
 enum { MOST_PARTS = 65535, DIGITS = 5 };
 
-#define ENDING "-00000-of-00000.gguf" /* with any digits */
+#define ENDING "-00000-of-00000.gguf" /* the zeros stand for any digits */
 
 struct parts {
     char *path;              /* path of the given part; overwritten with the other parts' paths */

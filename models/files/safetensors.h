@@ -11,7 +11,7 @@ enum kvc_status kvc_safetensors_open(const char *path, struct kvc_safetensors **
 /* Splits the fused experts of a gpt-oss folder into stacks of gate, up and down as in GGUF files, and their biases
  * (split_experts.c). */
 enum kvc_status kvc_safetensors_split(struct kvc_safetensors *file, const char *path, struct kvc_error *error);
-void kvc_safetensors_let_go(const struct kvc_safetensors *file); /* kvc_map_let_go for every file */
+void kvc_safetensors_let_go(const struct kvc_safetensors *file); /* calls kvc_map_let_go for every file */
 void kvc_safetensors_close(struct kvc_safetensors *file);
 size_t kvc_safetensors_count(const struct kvc_safetensors *file);
 const struct kvc_file_tensor *kvc_safetensors_at(const struct kvc_safetensors *file, size_t i);

@@ -60,7 +60,8 @@ static void find(struct gbnf *gbnf, enum gbnf_property property) {
     }
 }
 
-/* Returns a rule that an unclear rule calls before any character, and that is not clear either. */
+/* Given a rule that is not GBNF_CLEAR, returns a rule that it calls before any character and that is not GBNF_CLEAR
+ * either. */
 static uint32_t left_call(const struct gbnf *gbnf, uint32_t rule) {
     const struct gbnf_node *node = &gbnf->nodes[gbnf->rules[rule].body];
     while (node->kind != GBNF_CALL) {

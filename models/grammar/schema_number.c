@@ -12,7 +12,7 @@
 
 /* An end of a range, a whole number of at least 0. */
 struct bound {
-    bool set, exclusive; /* exclusive: numbers above (or below) it only; for whole numbers it is never set */
+    bool set, exclusive; /* exclusive: the range does not contain the end itself; never set for whole numbers */
     uint64_t at;
 };
 
@@ -58,8 +58,8 @@ static void whole_numbers(uint64_t low, const uint64_t *high, struct kvc_regex *
     kvc_regex_put(out, ")");
 }
 
-/* Appends the numbers from low to high, 0 or more, with digits after the point unless they are whole. Returns false if
- * there are none. */
+/* Appends the numbers from low to high, which are at least 0; all but whole numbers have digits after the point.
+ * Returns false if there are none. */
 static bool numbers(struct bound low, struct bound high, bool whole, struct kvc_regex *out) {
     const uint64_t inner = low.at + low.exclusive; /* the least whole number */
     if (whole) {

@@ -5,7 +5,7 @@
 #include "models/jinja/parts.h"
 
 struct jinja_field {
-    struct jinja_string fill; /* padding character, with the mark of its author */
+    struct jinja_string fill; /* padding character; its mark says whether the caller wrote it */
     char align;               /* <, >, ^, or = for padding after the sign; 0: text to the left, numbers to the right */
     char sign;                /* + or a space in front of nonnegative numbers; 0: none */
     char group;               /* ',' or '_' between digit groups; 0: none */

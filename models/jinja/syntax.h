@@ -47,7 +47,8 @@ bool jinja_at_operator(const struct jinja_lexer *lexer, const char *text);
 bool jinja_at_name(const struct jinja_lexer *lexer, const char *text);
 
 enum jinja_node_kind {
-    /* Expressions. */
+    /* Expressions. Each comment writes the node in the template's syntax, with names of its members (struct
+     * jinja_node). */
     JINJA_CONSTANT,  /* value */
     JINJA_NAME,      /* name */
     JINJA_TEXT_LIST, /* items ~ items */
@@ -93,10 +94,10 @@ struct jinja_node {
     const struct jinja_builtin *builtin; /* NULL: unknown filter or test */
     struct jinja_value value;
     struct jinja_node *a, *b, *c;
-    struct jinja_node *items, *body, *other; /* first of a list that `next` links */
+    struct jinja_node *items, *body, *other; /* each is the first node of a list that `next` links */
     struct jinja_node *next;
-    bool chained;      /* an if whose `other` is an elif */
-    unsigned specials; /* for a macro: bits of the names below that its body reads */
+    bool chained;      /* an {% if %} whose `other` is an {% elif %} */
+    unsigned specials; /* for a macro: the special names that its body reads, as bits (JINJA_CALLER, ...) */
 };
 
 /* Special names of a macro, defined if its body reads them before setting them. */

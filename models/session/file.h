@@ -28,7 +28,7 @@ enum kvc_status kvc_session_file_open(const char *path, struct kvc_session_file 
  * error says what is wrong, and an existing file is left unchanged. */
 enum kvc_status kvc_session_file_close(struct kvc_session_file *file, struct kvc_error *error);
 
-/* The first section: properties that must be equal to continue a session, and how it was opened
+/* The first section: properties that must match before a saved session can continue, and how the session was opened
  * (identity.c). */
 struct kvc_session_identity {
     char *policy; /* as given by the caller; allocated */

@@ -1,4 +1,4 @@
-/* identity.c - the properties that must be equal to continue a saved session. They are stored as names and
+/* identity.c - the properties that must match before a saved session can continue. They are stored as names and
  * values, so that an error can name the one that differs. */
 #include "models/session/file.h"
 
@@ -54,7 +54,7 @@ static bool find_values(struct kvc_archive *archive, struct kvc_model *model, co
 }
 
 static void write_text(struct kvc_archive *archive, const char *text) {
-    char *bytes = (char *)(uintptr_t)text; /* kvc_archive_text only reads it when writing */
+    char *bytes = (char *)(uintptr_t)text; /* kvc_archive_text does not change the text when it writes an archive */
     size_t count = strlen(text);
     kvc_archive_text(archive, &bytes, &count);
 }

@@ -25,7 +25,7 @@ static bool special_names_add(struct kvc_tokenizer *tokenizer, const char *name,
 }
 
 static bool add_all(struct kvc_tokenizer *tokenizer, const json_t *names, const char *end) {
-    void *object = json_is_object(names) ? (void *)(uintptr_t)names : NULL; /* jansson only reads it */
+    void *object = json_is_object(names) ? (void *)(uintptr_t)names : NULL; /* jansson does not change the object */
     bool fits = true;
     for (void *at = json_object_iter(object); at && fits; at = json_object_iter_next(object, at))
         if (ends_in(json_object_iter_key(at), end))

@@ -99,7 +99,7 @@ enum kvc_status kvc_templates_from_json(struct kvc_tokenizer *tokenizer, const j
             status = templates_add(tokenizer, json_string_value(name), json_string_length(name),
                                    json_string_value(text), json_string_length(text), error);
     }
-    void *object = json_is_object(value) ? (void *)(uintptr_t)value : NULL; /* jansson only reads it */
+    void *object = json_is_object(value) ? (void *)(uintptr_t)value : NULL; /* jansson does not change the object */
     for (void *at = json_object_iter(object); at && status == KVC_OK; at = json_object_iter_next(object, at)) {
         const char *name = json_object_iter_key(at);
         const json_t *text = json_object_iter_value(at);
