@@ -13,7 +13,7 @@
 #define MADV_COLLAPSE 25 /* since Linux 6.1; older kernels refuse the call and the pages stay small */
 #endif
 
-#define AREA_UNITS 32u /* units per area: one bit each in `used` */
+#define AREA_UNITS 32u /* units per area; `used` has one bit for each unit */
 #define UNIT_BYTES (KVC_AREA_BYTES / AREA_UNITS)
 #define CHUNK_AREAS 4u
 #define CHUNK_UNITS (CHUNK_AREAS * AREA_UNITS)

@@ -200,7 +200,7 @@ void kvc_cpu_arena_copy(struct kvc_device *device, struct kvc_arena *arena, uint
     }
 }
 
-/* Returns the address of a byte of a block. The `bytes` bytes that begin there are in one half of the block. */
+/* Returns the address of a byte of a block. The `bytes` bytes from there on must be in one half of the block. */
 static unsigned char *place_in(const struct kvc_arena *arena, uint32_t name, size_t offset, size_t bytes) {
     const bool values = offset >= arena->key_bytes;
     KVC_ASSERT(offset + bytes <= (values ? block_bytes(arena) : arena->key_bytes));

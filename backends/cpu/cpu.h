@@ -21,7 +21,7 @@ struct kvc_buffer {
 /* A copy of a weight in 15 bits, laid out like rows of int16 activations. An expert's matrix follows that of the
  * previous expert. */
 struct kvc_int16_packed {
-    kvc_i16 *quant; /* [outputs, inputs]; NULL if there is no copy: each use quantizes the weight */
+    kvc_i16 *quant; /* [outputs, inputs]; NULL if there is no copy; each use then quantizes the weight */
     float *scale;   /* [outputs, blocks of inputs (kvc_int16_blocks)] */
 };
 
@@ -49,7 +49,7 @@ struct kvc_cpu {
     enum kvc_cpu_path path;
     enum kvc_math math;
     struct kvc_threads *threads; /* NULL: the caller's thread only (ref) */
-    struct kvc_ops table;        /* this instruction set's operations; where it has none, ref's */
+    struct kvc_ops table;        /* operations of this instruction set, or ref's where it has none */
     /* the linear operation before --math=fast replaced it; it still computes batches with few rows */
     void (*exact_linear)(struct kvc_device *, const struct kvc_linear *);
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
@@ -77,8 +77,8 @@ struct kvc_arena {
     size_t values_at;                    /* offset of the values in a chunk */
     uint32_t shift, chunk_count, lowest; /* all blocks below `lowest` are taken */
     unsigned char **chunk;
-    uint64_t *taken, *touched; /* one bit per block: `taken`: in use now; `touched`: in use at some time since the last
-                                * trim */
+    uint64_t *taken, *touched; /* one bit per block. taken: the block is in use now; touched: it was in use at some time
+                                  since the last trim */
     uint64_t taken_count;
 };
 
@@ -152,7 +152,7 @@ static inline void *kvc_span_data(struct kvc_span span) {
     KVC_ASSERT(span.buffer && span.offset <= span.buffer->bytes);
     return (unsigned char *)span.buffer->data + span.offset;
 }
-/* Returns true if `values` values of 4 bytes lie at the span within its buffer. For assertions. */
+/* Returns true if `values` values of 4 bytes, from the span's start on, lie within its buffer. For assertions. */
 static inline bool kvc_span_holds(struct kvc_span span, uint64_t values) {
     return span.buffer && span.offset <= span.buffer->bytes && values <= (span.buffer->bytes - span.offset) / 4;
 }

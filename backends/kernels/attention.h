@@ -329,7 +329,7 @@ KVC_DEVICE void kvc_tile_values(kvc_u32 type, const struct kvc_tile *t, kvc_u32 
         }
 }
 
-/* Does the same as above; `memory` also declares the tile. */
+/* Defines the kernel of a tile for CPUs. Here `memory` also declares the tile. */
 #define KVC_ATTENTION_TILE(name, arguments, memory, take_scores, sum_values)                                           \
     KVC_GROUP_KERNEL(attention_tile_##name) arguments {                                                                \
         memory;                                                                                                        \

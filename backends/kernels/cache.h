@@ -338,7 +338,7 @@ KVC_GROUP_KERNEL(relayout)
         to.slots == from.slots ? to.slots : (to.slots < from.slots ? to.slots : from.slots) / KVC_BLOCK * KVC_BLOCK;
     for (kvc_u32 i = KVC_LOCAL_ID(); i * KVC_BLOCK < kept_slots; i += KVC_GROUP)
         to.blocks[i] = from.blocks[i];
-    if (!to.order && from.count <= kept_slots) { /* no entry moves, and no table names slots */
+    if (!to.order && from.count <= kept_slots) { /* no entry moves, and no table contains slot numbers */
         for (kvc_u32 c = 0; to.state && from.state && c < to.columns; c++)
             for (kvc_u32 slot = KVC_LOCAL_ID(); slot < from.count; slot += KVC_GROUP)
                 kvc_head_column(&to, c)[slot] = kvc_head_column(&from, c)[slot];

@@ -1,7 +1,7 @@
 /* expected.h - expected attention: query_moments, expected_scores. */
 
-/* Returns where channel c is stored if the first 2 * pairs channels are stored as pairs (2i, 2i + 1). c itself counts
- * in the other layout of rope, in which channels i and i + pairs are a pair. */
+/* Returns where channel c is stored if the first 2 * pairs channels are stored as pairs (2i, 2i + 1). c is the
+ * channel's number in rope's other layout, in which channels i and i + pairs are a pair. */
 KVC_DEVICE kvc_u32 kvc_paired(kvc_u32 c, kvc_u32 pairs) {
     return c < pairs ? 2 * c : c < 2 * pairs ? 2 * (c - pairs) + 1 : c;
 }

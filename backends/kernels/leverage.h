@@ -286,8 +286,8 @@ KVC_KERNEL(leverage_scores)
 
 /* ---- standard_mix ---- */
 
-/* Grid: (tiles, heads, leverage and scores). Computes sums [2, H_kv, tiles] of x or, with `squares`, of (x - mean)^2.
- * totals [2, 2] holds the mean and the standard deviation of leverage and of scores. */
+/* Grid: (tiles, heads, leverage and scores). Computes sums [2, H_kv, tiles] of x or, if `squares` is true, of (x -
+ * mean)^2. totals [2, 2] holds the mean and the standard deviation of leverage and of scores. */
 KVC_KERNEL(standard_tiles)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, leverage),
  KVC_SPAN(const float, scores), kvc_u32 stride, kvc_u32 squares, KVC_GLOBAL const float *totals, KVC_SPAN(float, sums),

@@ -146,8 +146,8 @@ KVC_KERNEL(pack_w)
 }
 #endif
 
-/* Lanes are computed in bit-reversed order, so that lanes that the tree adds come one after another. After lane i, as
- * many waiting sums are added as the binary number i has ones at its end. */
+/* Lanes are computed in bit-reversed order, so that lanes that the tree adds come one after another. After lane i, one
+ * waiting sum is added for each trailing 1 bit of i. */
 #define KVC_REVERSED(i) ((((i)&1) << 4) | (((i)&2) << 2) | ((i)&4) | (((i)&8) >> 2) | (((i)&16) >> 4))
 
 /* Grid: (blocks of rows, blocks of outputs), so that neighbouring groups share their weights. */

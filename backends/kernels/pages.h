@@ -30,7 +30,7 @@ KVC_GROUP_KERNEL(view_evict)
             low = kvc_indices_below(indices, kept, view[i], low);
             is_kept = low < kept && indices[low] == view[i];
         }
-        before = kvc_group_before(is_kept, &all, shared_sum); /* waits until all have read their index */
+        before = kvc_group_before(is_kept, &all, shared_sum); /* waits until all work-items have read their index */
         if (is_kept)
             view[left + before] = low;
         left += all;

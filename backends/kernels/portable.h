@@ -2,9 +2,9 @@
  *
  * Kernels take only pointers and scalars. A span of a buffer is passed as a pointer and an offset in elements
  * (KVC_SPAN), because the host cannot compute with OpenCL's opaque buffers. KVC_OPEN adds the two. KVC_WORKERS
- * work-items together hold the 32 lanes of a dot product. It is a constant: 1 for CPUs (a work-item has two vectors of
- * 16 lanes) or 4 for GPUs (a work-item has 8 lanes). In both cases, the functions of this file give results that are
- * bit-identical to those of core/base/canon.h. */
+ * work-items together hold the 32 lanes of a dot product. KVC_WORKERS is a constant: 1 for CPUs (a work-item has two
+ * vectors of 16 lanes) or 4 for GPUs (a work-item has 8 lanes). In both cases, the functions of this file give results
+ * that are bit-identical to those of core/base/canon.h. */
 #ifndef KVC_BACKENDS_KERNELS_PORTABLE_H
 #define KVC_BACKENDS_KERNELS_PORTABLE_H
 

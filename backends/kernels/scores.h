@@ -178,7 +178,7 @@ KVC_DEVICE void kvc_moments_put(const struct kvc_totals *sum, kvc_u32 index, kvc
     low[(kvc_u64)stride + index] = variance;
 }
 
-/* Grid: (tiles of the longest head's indices, heads); with by_head, (tiles, query heads). */
+/* Grid: (tiles of the longest head's indices, heads); if by_head is true, (tiles, query heads). */
 KVC_GROUP_KERNEL(probabilities)
 (KVC_PROBABILITIES, kvc_u32 mode, kvc_u32 by_head, KVC_SPAN(float, scores), kvc_u32 stride, kvc_u32 first_column,
  kvc_u32 ring, KVC_GLOBAL float *low, kvc_u64 tail, float gamma) {

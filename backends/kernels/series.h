@@ -37,7 +37,7 @@ KVC_GROUP_KERNEL(series_logits)
         logits_buffer[logits_offset + (kvc_u64)g * stride + index] = a + b;
 }
 
-/* Returns the sum of n values, or with `squares` the sum of (value - u)^2. */
+/* Returns the sum of n values or, if `squares` is true, the sum of (value - u)^2. */
 KVC_DEVICE float kvc_series_sum(KVC_GLOBAL const float *value, kvc_u32 n, float u, kvc_u32 squares, float one) {
     float sum = 0.0f;
     for (kvc_u32 tile = 0; tile < n; tile += KVC_TILE) {

@@ -27,8 +27,8 @@
 #define KVC_PACK_X_OF(group) ((group) == 1 ? 8u : (group) / 4)
 #define KVC_LOOP_OF(workers) ((workers) == 1 ? 128u : 8u)     /* values per work-item of fma_loop */
 #define KVC_RUN_OF(workers) ((workers) == 1 ? 32u : 1u)       /* neighbouring values that a work-item computes */
-#define KVC_COPIED_OF(workers) ((workers) == 1 ? 512u : 1u)   /* number of them if the work-item only copies */
-#define KVC_CLEARED_OF(workers) ((workers) == 1 ? 1024u : 1u) /* number of them if the work-item only clears */
+#define KVC_COPIED_OF(workers) ((workers) == 1 ? 512u : 1u)   /* the same for work-items that only copy */
+#define KVC_CLEARED_OF(workers) ((workers) == 1 ? 1024u : 1u) /* the same for work-items that only clear */
 #define KVC_COLUMNS_OF(workers) ((workers) == 1 ? 8u : 1u)    /* state columns that a work-item of keep_keys writes */
 #define KVC_SMALL_BATCH 4u
 #define KVC_EXPERT_ROWS_OF(workers) ((workers) == 1 ? 4u : 8u)

@@ -107,7 +107,7 @@ struct kvc_offload_driver {
     void (*close)(struct kvc_offload *);  /* frees the backend's own data and the struct */
 };
 
-/* Returns true if `values` values of 4 bytes lie at the span within its buffer. For assertions. */
+/* Returns true if `values` values of 4 bytes, from the span's start on, lie within its buffer. For assertions. */
 static inline bool kvc_offload_holds(struct kvc_span span, uint64_t values) {
     return span.buffer && span.offset % 4 == 0 && span.offset <= span.buffer->bytes &&
            values <= (span.buffer->bytes - span.offset) / 4;

@@ -30,7 +30,7 @@ static void add_values(const struct work *w, const struct kvc_view *view, uint32
     }
 }
 
-/* Computes channels of one query's output, one group that begins at channel c, with integer arithmetic. */
+/* Computes one group of channels of a query's output, from channel c on, with integer arithmetic. */
 static void sum_values(const struct work *w, const struct kvc_view *view, uint32_t count, const float *p, uint32_t c,
                        float *o) {
     const enum kvc_type type = view->lists->format.value.type;

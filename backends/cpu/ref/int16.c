@@ -29,7 +29,7 @@ void KVC_REF(quantize_rows_int16)(struct kvc_device *device, const struct kvc_qu
         quantize(x + i * K, K, quant + i * K, scale + i * blocks);
 }
 
-#if !defined(KVC_REF_FMA) /* once: both builds of ref would give identical results */
+#if !defined(KVC_REF_FMA) /* compiled only once, because both builds of ref would give identical results */
 void kvc_ref_pack_int16(const struct kvc_weight *w, size_t first, size_t last) {
     const size_t K = (size_t)w->inputs, blocks = kvc_int16_blocks(K);
     for (size_t n = first; n < last; n++)

@@ -245,7 +245,8 @@ void KVC_REF(leverage_scores)(struct kvc_device *device, const struct kvc_levera
 
 /* ---- standard_mix ---- */
 
-/* Returns the sum of x over all lists or, with `squares`, the sum of (x - mean)^2. *n receives the number of values. */
+/* Returns the sum of x over all lists or, if `squares` is true, the sum of (x - mean)^2. *n receives the number of
+ * values. */
 static float sum_lists(const struct kvc_standard_mix *args, struct kvc_span x, bool squares, float mean, uint32_t *n) {
     float all = 0.0f;
     *n = 0;

@@ -386,7 +386,7 @@ static void relayout_task(void *argument, size_t task, unsigned thread) {
            (const uint32_t *)src->blocks->data + kvc_first_block(src->host_base[h], h),
            kvc_slots_blocks(kept_slots) * sizeof(uint32_t));
     ((uint32_t *)dst->count->data)[h] = count;
-    if (!dst->order && count <= kept_slots) { /* no entry moves, and no table names slots */
+    if (!dst->order && count <= kept_slots) { /* no entry moves, and no table contains slot numbers */
         for (uint32_t c = 0; dst->state && src->state && c < dst->columns; c++)
             memcpy(state_of(dst, h) + (size_t)c * slots, state_of(src, h) + (size_t)c * had, count * sizeof(float));
         return;

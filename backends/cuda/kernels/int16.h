@@ -6,7 +6,7 @@
 #define KVC_INT16_M 64u /* rows of a group's tile, and its outputs */
 #define KVC_INT16_N 32u
 #define KVC_INT16_STEPS 8   /* steps of 32 quants in a block */
-#define KVC_INT16_X_STEPS 4 /* steps of each row that are loaded at a time; for outputs, all steps are */
+#define KVC_INT16_X_STEPS 4 /* steps of each row that are loaded at a time; outputs are loaded with all steps */
 
 /* The digits of 32 quants of some rows or outputs, as words of four digits in the order of kvc_int8_product. */
 template <int rows> struct kvc_int16_digits { kvc_u32 high[rows][8], low[rows][8]; };

@@ -12,7 +12,7 @@ struct kvc_read {
     kvc_u8 *shared; /* memory of the pieces */
     kvc_bytes *keys;
     float (*score)[KVC_TILE];       /* scores of a query, then its weights */
-    kvc_u32 (*seen)[KVC_TILE / 32]; /* for each row, one bit per entry */
+    kvc_u32 (*seen)[KVC_TILE / 32]; /* for each row, one bit per entry: 1 if the row sees the entry */
     kvc_u32 *reads;                 /* for each row, the number of entries that it sees */
     kvc_u32 bytes, stride, per,
         unit; /* size of an entry in bytes; stride of entries in shared memory; entries per piece; bytes per copy */

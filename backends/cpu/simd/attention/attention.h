@@ -8,7 +8,7 @@
 /* limit for the size of a unit's tile results; blocks of rows are made smaller to stay below it if possible */
 #define PARTIAL_BYTES ((size_t)16 << 20)
 
-/* Divides the call into tasks. Returns the work in vector operations. */
+/* Divides the call into tasks. Returns the number of vector operations. */
 static double plan_attention(struct attention_job *job, unsigned threads) {
     const struct kvc_attention *call = job->call;
     size_t units = 0;

@@ -138,7 +138,7 @@ static NEVER_INLINE vf entry_packed_load(enum kvc_type type, const unsigned char
     return vf_load(x + (c - first));
 }
 
-/* Loads the first n of LANES such channels, the last ones of the row, followed by +0. */
+/* Loads the last n channels of a row of any type, from channel c on, followed by +0. */
 INLINE vf entry_part_load(enum kvc_type type, const unsigned char *row, size_t c, size_t n) {
     if (type == KVC_F32)
         return vf_part_load((const float *)(const void *)row + c, n);

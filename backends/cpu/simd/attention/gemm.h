@@ -13,7 +13,7 @@
 #include "backends/cpu/simd/attention/dots.h"
 
 /* A call of score_strip computes SCORE_QUERIES times SCORE_VECTORS vectors of scores. It sums SCORE_LANES lanes in
- * registers: 2 lanes need two, 4 lanes three times this number of registers. */
+ * registers. For each vector of scores, two lanes need two registers and four lanes need three. */
 #if LANES == 16
 #define SCORE_QUERIES 2
 #define SCORE_VECTORS 4
@@ -209,8 +209,8 @@ INLINE score_strip_function *score_strip_of(size_t depth, bool zeros) {
     return depth == 2 ? score_strip_2 : depth == 3 ? score_strip_3 : depth == 4 ? score_strip_4 : score_strip_any;
 }
 
-/* Sets o[i, 0 .. n*LANES) to fma(p[i, j], v[j], o) for j = low .. high - 1 ascending and i < queries. With `fresh`, o
- * starts from 0. v is [KVC_TILE][MIX_CHANNELS], and rows of o are o_stride apart. */
+/* Sets o[i, 0 .. n*LANES) to fma(p[i, j], v[j], o) for j = low .. high - 1 ascending and i < queries. If `fresh` is
+ * true, o starts from 0. v is [KVC_TILE][MIX_CHANNELS], and rows of o are o_stride apart. */
 INLINE void mix_block(unsigned queries, unsigned n, const float *v, uint32_t low, uint32_t high, const float *p,
                       bool fresh, float *o, size_t o_stride) {
     vf sum[MIX_QUERIES][MIX_VECTORS];

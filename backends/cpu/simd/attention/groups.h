@@ -11,8 +11,8 @@
 
 #define EACH_BYTE(x) (UINT64_C(0x0101010101010101) * (x))
 
-/* Returns the high bits of eight codes, one code per byte. `word` is the number of these eight channels in the
- * group. */
+/* Returns the high bits of eight codes, one code per byte. `word` (0 .. 3) tells which eight channels of the group
+ * these are. */
 INLINE uint64_t high_bits(enum kvc_type type, const unsigned char *high, unsigned word) {
     uint64_t bits;
     if (type == KVC_Q5H) { /* byte e becomes 16 if bit e of the high byte is set */
@@ -23,7 +23,7 @@ INLINE uint64_t high_bits(enum kvc_type type, const unsigned char *high, unsigne
     return (bits >> 2 * word & EACH_BYTE(3)) << 4;
 }
 
-/* Writes the quants of a whole group of a type whose codes are the quants plus `half`. With `minus`, writes minus the
+/* Writes the quants of a whole group of a type whose codes are the quants plus `half`. If `minus` is true, negates the
  * quants. Eight channels are computed as one word of bytes. */
 INLINE void whole_quants(enum kvc_type type, unsigned half, bool minus, kvc_i8 *to, const unsigned char *q) {
     /* With bit 7 flipped, code - half is code + 0x80 - half, and half - code is 0x7f - code + 1 + half. No sum carries
@@ -73,12 +73,12 @@ INLINE void whole_quants_256(enum kvc_type type, unsigned half, bool minus, kvc_
         x = _mm256_or_si256(x, high_bits_256(type, q + 16));
     if (half)
         x = _mm256_sub_epi8(x, _mm256_set1_epi8((char)half));
-    const __m256i sign = _mm256_set1_epi8(minus ? -1 : 0); /* -x is the complement of x plus 1 */
+    const __m256i sign = _mm256_set1_epi8(minus ? -1 : 0); /* -x is ~x + 1 */
     _mm256_storeu_si256((__m256i *)(void *)to, _mm256_sub_epi8(_mm256_xor_si256(x, sign), sign));
 }
 #endif
 
-/* Writes the quants of a group of n channels, whose codes begin at `q`. With `minus`, writes minus the quants. Inlined
+/* Writes the quants of a group of n channels, whose codes begin at `q`. If `minus` is true, negates the quants. Inlined
  * for each type, and for whole groups. */
 INLINE void group_quants(enum kvc_type type, bool minus, kvc_i8 *to, const unsigned char *q, size_t n) {
     const int half = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 || type == KVC_IQ4_NL ? 0 : 8;

@@ -13,7 +13,7 @@ struct integer_work {
     struct kvc_integer_queries queries;
 };
 
-/* Lays out the memory for `queries` queries. With `values`, also lays out the memory for outputs. */
+/* Lays out the memory for `queries` queries. If `values` is true, also lays out the memory for outputs. */
 static void integer_lay_out(struct bump *at, uint32_t d, size_t queries, bool values, struct integer_work *work) {
     const size_t groups = integer_groups(d), D = groups * KVC_Q8_GROUP, f = sizeof(float);
     const size_t padded = (queries + INTEGERS_PADDING - 1) / INTEGERS_PADDING * INTEGERS_PADDING + INTEGERS_PADDING;

@@ -15,11 +15,11 @@ INLINE void group_to_q8(enum kvc_type type, unsigned char *to, const unsigned ch
     memcpy(to, &magnitude, sizeof magnitude);
 }
 
-#define PACKED_AHEAD 8u /* how many rows ahead of use are prefetched, if none were before */
+#define PACKED_AHEAD 8u /* distance in rows at which rows are prefetched that no earlier call has prefetched */
 
 /* Rows of a tile to rewrite, and the rows that are read after them. */
 struct packed_rows {
-    /* then [then_count]: the rows that are read afterwards; NULL if unknown */
+    /* `then` [then_count]: the rows that are read afterwards; NULL if unknown */
     const unsigned char *const *rows, *const *then;
     uint32_t low, high, then_count;
     size_t bytes, then_bytes;
@@ -36,7 +36,7 @@ INLINE void prefetch_packed(const struct packed_rows *from, uint32_t i) {
             __builtin_prefetch(from->then[i] + b, 0, 2);
 }
 
-/* Rewrites rows as Q8_0. Row i goes to to + i * to_bytes. Inlined for each type. */
+/* Rewrites rows as Q8_0. Writes row i at address to + i * to_bytes. Inlined for each type. */
 INLINE void rows_to_q8(enum kvc_type type, size_t group, const struct packed_rows *from, size_t d, unsigned char *to,
                        size_t to_bytes) {
     const size_t whole = d / KVC_ENTRY_GROUP, left = d % KVC_ENTRY_GROUP;
@@ -64,7 +64,7 @@ INLINE bool reads_stored(const struct kvc_entry_format *format) {
     return format->key.type == format->value.type && side_read_type(format->key.type) == format->key.type;
 }
 
-/* Rewrites rows in the type `read`. Row i goes to to + i * to_bytes. */
+/* Rewrites rows in the type `read`. Writes row i at address to + i * to_bytes. */
 static void rewrite_rows(enum kvc_type type, enum kvc_type read, const struct packed_rows *from, size_t d,
                          unsigned char *to, size_t to_bytes) {
     if (read == KVC_Q8_0 && type == KVC_Q5H)

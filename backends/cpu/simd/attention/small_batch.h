@@ -9,8 +9,7 @@
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/softmax_tile.h"
 
-/* A pass computes the dot products of several heads with several keys: as many as have sums that fit in the
- * registers. */
+/* A pass computes the dot products of several heads with several keys, as many as the registers can hold sums for. */
 #if LANES == 16
 #define HEADS_AT_ONCE 7u
 #define PREFETCH_BESIDE true /* prefetch values while scores are computed */
@@ -18,7 +17,7 @@
 #define ROWS_AT_ONCE(heads) ((heads) < 4 ? 4u : 2u)
 #else
 #define HEADS_AT_ONCE 1u
-#define PREFETCH_BESIDE false /* in these shorter loops, the test would cost more time */
+#define PREFETCH_BESIDE false /* in these shorter loops, testing whether to prefetch costs more than it saves */
 #define UNROLL_PASSES UNROLL
 #define ROWS_AT_ONCE(heads) 2u
 #endif

@@ -111,7 +111,7 @@ static NEVER_INLINE float softmax_from(float *s, uint32_t low, uint32_t high, fl
         numbers = exps_of_scores(EXPS_AT_ONCE, s + i, *most);
     for (; i < to && numbers; i += KVC_LANES)
         numbers = exps_of_scores(LANE_VECTORS, s + i, *most);
-    if (!numbers) { /* one NaN makes the sum NaN, and so every channel */
+    if (!numbers) { /* one NaN makes the sum NaN, and with it every channel of the output */
         for (i = low; i < high; i++)
             s[i] = kvc_nan();
         return *most = kvc_nan();

@@ -85,9 +85,9 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     return at.used;
 }
 
-/* Returns the largest distance in bytes between two rows of a read list at which the memory between them is prefetched,
- * too. Memory is read faster in order, so gaps of a few rows are filled if the list is dense and its rows are long.
- * Otherwise, and if all entries are read, returns 0. */
+/* Returns the largest distance in bytes between two rows of a read list for which the memory between them is prefetched
+ * too. Memory is read faster in order, so this is three rows if the list is dense and its rows are long, otherwise one
+ * row. If all entries are read, returns 0. */
 static size_t fill_bytes(const struct head_entries *head) {
     const bool dense = (uint64_t)head->places * 8 >= head->count && head->key_bytes >= 256;
     return head->index ? (dense ? 3 : 1) * head->key_bytes : 0;
@@ -270,7 +270,7 @@ struct attention_run {
     bool stored;        /* true if entries are read as they are stored; otherwise each tile is rewritten first */
     enum kvc_type type; /* type in which entries are read */
     size_t row_bytes, value_offset, stride; /* stride: number of floats of a query's output */
-    /* place of the scores of the unit's first query and the head's first entry */
+    /* where the score of the unit's first query and the head's first entry is kept */
     struct kept_scores keep;
 };
 

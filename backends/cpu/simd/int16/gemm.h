@@ -5,8 +5,8 @@
  * plus 128, four per word; the scales. A block of a tile has the same groups with TILE_ROWS words each. Its high digits
  * are signed, and with VNNI a last group holds -128 times the sum of the high digits. Blocks have room for 256 quants.
  *
- * A sum of products in 32 bits wraps around. A second sum recovers the upper bits: without VNNI, of sums of eight
- * products, each shifted right by 14 bits; with VNNI, of the products of the high digits (canon.h). */
+ * A sum of products in 32 bits wraps around. A second sum recovers the upper bits. Without VNNI, it adds sums of eight
+ * products, each shifted right by 14 bits; with VNNI, the products of the high digits (canon.h). */
 #ifndef KVC_SIMD_INT16_GEMM_H
 #define KVC_SIMD_INT16_GEMM_H
 
@@ -125,7 +125,8 @@ struct wide_sums {
     iv wrapped[TILE_ROWS][TILE_VECTORS], high[TILE_ROWS][TILE_VECTORS];
 };
 
-/* Adds the products of one word of each row and output. A word holds two quants or, with `high`, four high digits. */
+/* Adds the products of one word of each row and output. A word holds two quants or, if `high` is true, four high
+ * digits. */
 INLINE void wide_word(iv to[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc_u32 *w, int rows, int high) {
     iv of_w[TILE_VECTORS];
     UNROLL

@@ -125,7 +125,7 @@ INLINE void tile_places(const int rows, const struct run *r, size_t tile, float 
 }
 
 /* Sums the lanes one after another. The sums of one lane are a tile of rows x TILE_OUTPUTS in registers. After lane j,
- * as many waiting sums are added as the binary number j has ones at its end. */
+ * one waiting sum is added for each trailing 1 bit of j. */
 INLINE void run_tiles(const int rows, struct run *r) {
     _Alignas(64) float inner[(TREE_LEVELS + 1) * TILE_FLOATS];
     /* for this tile, and for the previous tile, whose last merge is still to be done */

@@ -18,8 +18,8 @@ static size_t small_batch_blocks(size_t rows) { return kvc_divide_up(rows, SMALL
 static size_t small_batch_block_row(size_t rows, size_t block) { return rows * block / small_batch_blocks(rows); }
 
 static size_t small_batch_rows_scratch(const struct kvc_linear_call *call) {
-    /* Order: dequantized weights; the lanes of every sum [rows, SMALL_BATCH_OUTPUTS, 32]; x in the layout of
-     * small_batch_pack. */
+    /* The memory holds, in this order, dequantized weights; the lanes of every sum [rows, SMALL_BATCH_OUTPUTS, 32]; x
+     * in the layout of small_batch_pack. */
     return SMALL_BATCH_OUTPUTS * STRETCH_APART +
            call->rows * (SMALL_BATCH_OUTPUTS * KVC_LANES + kvc_round_up(call->K, KVC_LANES));
 }

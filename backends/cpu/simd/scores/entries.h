@@ -109,8 +109,8 @@ static void entry_scores_task(void *argument, size_t task, unsigned thread) {
                            : -kvc_div(dot_row(type, slot_key(&head, head_slot(&head, index)), work.u, d), score[index]);
 }
 
-/* Returns the work in vector operations if one entry takes `each`. *blocks_most receives the largest number of blocks
- * of a head. */
+/* Returns the number of vector operations if one entry takes `each` of them. *blocks_most receives the largest number
+ * of blocks of a head. */
 static double entries_work(const struct kvc_lists *lists, double each, uint32_t *blocks_most) {
     double work = 0.0;
     *blocks_most = 0;

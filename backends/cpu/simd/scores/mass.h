@@ -14,8 +14,8 @@ struct mass_job {
     uint32_t parts; /* number of sums per KV head */
     float *scores;  /* window_mass: [H_kv * parts, stride]; NULL: the sums are added to a state column */
     uint32_t stride, column;
-    bool fold;                     /* true: first add column + 1 to column */
-    bool maxima;                   /* true: take maxima instead of sums */
+    bool fold;                     /* true: first adds state column `column` + 1 to state column `column` */
+    bool maxima;                   /* true: computes maxima instead of sums */
     const float *maximum, *sum;    /* [queries, H] */
     const struct kvc_noise *noise; /* NULL: scores without noise */
     float *known;                  /* noise of the lists (noise_table.h), or NULL */

@@ -107,7 +107,7 @@ struct unit_scores {
     struct select_prefetch *ahead; /* what to prefetch meanwhile, or NULL */
 };
 
-/* Units, ascending, among which the best ones are, and their keys, padded with INT32_MIN to a whole vector. The lowest
+/* The units that may be among the best, ascending, and their keys, padded with INT32_MIN to a whole vector. The lowest
  * key of the best units is in low .. high. */
 struct candidates {
     int32_t *key, *unit; /* [keys_capacity] */
@@ -235,13 +235,13 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     return next;
 }
 
-/* Writes to `next`, ascending, which entries are read of a head with `places` entries. Returns the address after them.
+/* Writes to `next`, ascending, the entries to read of a head with `places` entries. Returns the address after them.
  * keys [3, keys_capacity(n)] is scratch. */
 static uint32_t *select_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
                                int32_t *keys, uint32_t *next) {
     const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;
     const uint32_t local = call->local < places ? (uint32_t)call->local : places, n = units - local;
-    /* number of units to read, or of entries of pages */
+    /* counts units if pages are read as a whole, otherwise entries */
     const uint64_t wanted = call->top > local ? call->top - local : 0;
     const uint32_t last = places - (units - 1) * page; /* number of entries in the last unit */
     uint64_t top = call->whole ? wanted : (wanted + page - 1) / page;

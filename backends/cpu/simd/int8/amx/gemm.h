@@ -29,7 +29,7 @@ struct job {
     const struct kvc_int8_call *call;
     const kvc_u32 *x, *w;
     struct area *area;
-    size_t row, rows, output, outputs; /* row, output: the first ones; rows, outputs: their numbers */
+    size_t row, rows, output, outputs; /* row, output: the first row and output; rows, outputs: how many there are */
 };
 
 /* Blocks of a lane that are multiplied together. */

@@ -41,7 +41,7 @@ struct wide_square {
                                    * digits */
     const float *w_scale, *x_scale;
     float *to;
-    __mmask16 adds; /* all bits: add to the sums of earlier blocks; none: this is the first block */
+    __mmask16 adds; /* all bits set: adds the sums to those of earlier blocks; no bit set: this is the first block */
 };
 
 /* A block of rows or of a panel consists of squares, followed by the scales. A square consists of steps: 16 lines of
