@@ -11,8 +11,7 @@
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number) {
-    if (++interrupted >= 3) { /* the chat does not react to the first two, for example because it is reading a long
-                               * prompt */
+    if (++interrupted >= 3) { /* the first two had no effect, for example because the chat is reading a long prompt */
         cli_terminal_restore();
         signal(number, SIG_DFL);
         raise(number);

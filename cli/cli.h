@@ -575,8 +575,8 @@ int cli_chat_extend(struct cli_chat *chat, const struct cli_answer *answer);
  * `path`, the file of the messages. */
 json_t *cli_chat_messages(const struct cli_chat *chat);
 int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path);
-/* Removes all messages, including those of --messages. With keep_system, removes only those since the chat began. The
- * next turn is then a first turn. */
+/* Removes all messages, including those of --messages. If keep_system is true, removes only those since the chat began.
+ * The next turn is then a first turn. */
 void cli_chat_clear(struct cli_chat *chat, bool keep_system);
 /* Makes the whole conversation the text of the next turn, for a session that holds none of it. Returns false if the
  * conversation is empty. */

@@ -24,7 +24,7 @@ void cli_terminal_set(enum cli_terminal_mode mode);
 void cli_terminal_close(void);
 /* Restores the user's settings. May be called in a signal handler, and without cli_terminal_open. */
 void cli_terminal_restore(void);
-/* Returns the change since the last call, once: the terminal has another size, or the program continues after a
+/* Returns what has changed since the last call: the terminal has another size, or the program continues after a
  * stop. */
 enum cli_terminal_change { CLI_TERMINAL_SAME, CLI_TERMINAL_RESIZED, CLI_TERMINAL_CONTINUED };
 enum cli_terminal_change cli_terminal_changed(void);

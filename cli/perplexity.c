@@ -18,8 +18,8 @@ struct score {           /* the score of one policy, in one window or in all win
     double loss, square; /* loss: sum of -log p; square: sum of its squares */
     uint64_t scored;
     double seconds;
-    struct kvc_session_stats stats; /* statistics at the end of the longest window (among equally long ones, of that
-                                     * with the largest cache); the peak is the maximum over all windows */
+    struct kvc_session_stats stats; /* statistics at the end of the longest window (if several are equally long, of the
+                                       one with the largest cache); the peak is the maximum over all windows */
 };
 
 struct rows { /* data for the function that receives the rows of a window's prompt */

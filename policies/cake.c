@@ -18,10 +18,10 @@ static const struct kvc_option options[] = {
     {"tau2", KVC_OPTION_REAL, "1", 0.05, 100, NULL, "temperature of the variance in a layer's share"},
     KVC_OPTIONS_END};
 
-/* A layer whose rows of the prompt are computed. */
+/* A layer whose prompt rows have been computed. */
 struct cake_layer {
     uint32_t number;
-    uint64_t older;  /* entries outside the window when the prompt was complete */
+    uint64_t older;  /* entries outside the window at the end of the prompt */
     double P;        /* the layer's preference */
     uint64_t budget; /* entries kept outside the window */
 };

@@ -43,8 +43,8 @@ static uint64_t rocketkv_bound(const struct kvc_values *values, uint64_t prompt,
     return sizes_of(values, prompt, kvc_window_queries(values)).kept + steps;
 }
 
-/* Stage 1: keeps the window and the older entries with the highest scores. Evicts the other entries or, with `view`,
- * hides them from stage 2. */
+/* Stage 1: keeps the window and the older entries with the highest scores. Evicts the other entries or, if `view` is
+ * true, hides them from stage 2. */
 static enum kvc_status filter(struct kvc_stage *stage, const struct kvc_values *values, bool view,
                               struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);

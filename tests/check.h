@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Valgrind runs code some fifty times slower and needs 40 ns for every fused multiply-add. Long loops take fewer cases
- * there, chosen so that together they still cover everything. So do tests that run once more on another device. */
+/* Valgrind runs code some fifty times slower and needs 40 ns for every fused multiply-add. There, and in tests that run
+ * once more on another device, long loops take fewer cases, which together still cover everything. */
 static inline bool kvc_test_thinned(void) { return getenv("KVCULL_VALGRIND") || getenv("KVCULL_TEST_THINNED"); }
 
 /* Valgrind computes long double as double, so nothing can be compared with it there. */
@@ -30,8 +30,7 @@ static inline int64_t kvc_test_resident(void) {
     return kilobytes < 0 ? -1 : (int64_t)kilobytes * 1024;
 }
 
-/* Sanitizers, and the tools that tests are thinned for, keep memory of their own, so that resident memory says nothing.
- */
+/* Sanitizers, valgrind and similar tools keep memory of their own, so resident memory says nothing about kvcull. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define RESIDENT_IS_MEANINGFUL 0
 #else

@@ -5,8 +5,9 @@
 #SBATCH --cpus-per-task=8
 #SBATCH --time=00:20:00
 #
-# verify.sh - checks that the results on these nodes are bit-identical to those of one process: sbatch
-# examples/slurm/verify.sh Exit status 1: a bit differs; the difference is printed. Further options are passed to verify
+# verify.sh - checks that the results on these nodes are bit-identical to those of one process:
+# sbatch examples/slurm/verify.sh
+# If a bit differs, the exit status is 1 and the difference is printed. Further options are passed to verify
 # (docs/how-to/testing.md).
 set -eu
 srun="srun --mpi=${SLURM_MPI_TYPE:-pmix}"

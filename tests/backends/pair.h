@@ -195,7 +195,7 @@ static inline uint32_t slots_for(uint32_t entries) {
                                                    : (entries + KVC_BLOCK - 1) / KVC_BLOCK * KVC_BLOCK;
 }
 
-/* Assigns the blocks in `taken`, one after another, to all heads, and the block of the extra slots, `extra_slot`. */
+/* Gives each head the next blocks in `taken` and, if it needs one, an extra slot in the block `extra_slot`. */
 static inline void name_blocks(const struct lists_shape *shape, const uint32_t *base, const uint32_t *taken,
                                uint32_t extra_slot, uint32_t *blocks) {
     for (uint32_t h = 0; h < shape->kv_heads; h++) {

@@ -1,5 +1,5 @@
-/* tiles.h - test_tiles.c's use of tiles, which is compiled twice: with AMX's instructions and with their double in
- * plain C (KVC_TILES_PLAIN). */
+/* tiles.h - the functions with which test_tiles.c uses tiles. They are compiled twice: with AMX's instructions, and
+ * with the plain C code that replaces them (KVC_TILES_PLAIN). */
 #ifndef KVC_TESTS_BACKENDS_TILES_H
 #define KVC_TESTS_BACKENDS_TILES_H
 
@@ -15,7 +15,8 @@ struct tiles_case {
     _Alignas(64) kvc_i32 sum[16][16];
 };
 
-/* Adds the product to the sums. Uses the first and the last tile, of which one holds zeros meanwhile. */
+/* Adds the product to the sums. Uses the first and the last tile for the sums; the first one is cleared, to test that
+ * the last one is not affected. */
 static inline void multiply_tiles(struct tiles_case *c) {
     struct kvc_tiles tiles;
     struct kvc_tile_shapes shapes = {.palette = 0};
@@ -41,8 +42,8 @@ static inline void multiply_tiles(struct tiles_case *c) {
 
 void tiles_instructions(struct tiles_case *c);
 
-/* The kernel of the path amx, with vectors of AVX-512 and the double of the tiles. Returns false if that path computes
- * the type without tiles. */
+/* The kernel of the instruction set "amx", with AVX-512 vectors and with plain C code instead of tile instructions.
+ * Returns false if "amx" computes the type without tiles. */
 bool tiles_linear_plain(struct kvc_device *device, const struct kvc_linear_int8 *args);
 void tiles_linear_int16_plain(struct kvc_device *device, const struct kvc_linear_int16 *args);
 

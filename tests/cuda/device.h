@@ -24,7 +24,7 @@ extern kvc_index3 threadIdx, blockIdx, blockDim, gridDim;
 
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
-uint32_t kvc_shuffle(uint32_t value, unsigned from); /* from is a lane of the warp */
+uint32_t kvc_shuffle(uint32_t value, unsigned from); /* `from` is a lane of the warp */
 
 /* The asynchronous copies of this thread, which happen when the thread waits for them, or at once. */
 void kvc_emulated_copy(void *to, const void *from, uint32_t bytes);
@@ -60,10 +60,10 @@ static inline unsigned __ballot_sync(unsigned, int flag) {
     return all;
 }
 
-/* c += the products of an mma of signed bytes, m16n8 with k = 16 (halves: 1) or 32 (2). Fragments have the layout of
- * the PTX ISA: lane 4 g + t holds in a[2 h] columns 16 h + 4 t .. + 3 of row g, in a[2 h + 1] the same columns of row g
- * + 8, in b[h] rows 16 h + 4 t .. + 3 of column g, and in c rows g, g, g + 8, g + 8 of columns 2 t, 2 t + 1, 2 t, 2 t +
- * 1. */
+/* Adds to c the products of the instruction mma for signed bytes, with the shape m16n8 and k = 16 (halves: 1) or 32
+ * (2). Fragments have the layout of the PTX ISA: lane 4 g + t holds in a[2 h] columns 16 h + 4 t .. + 3 of row g, in
+ * a[2 h + 1] the same columns of row g + 8, in b[h] rows 16 h + 4 t .. + 3 of column g, and in c rows g, g, g + 8, g +
+ * 8 of columns 2 t, 2 t + 1, 2 t, 2 t + 1. */
 static inline int32_t kvc_emulated_bytes(uint32_t a, uint32_t b) {
     int32_t sum = 0;
     for (int i = 0; i < 32; i += 8)

@@ -84,7 +84,7 @@ static inline size_t take_ids(const json_t *list, int32_t *ids, size_t capacity)
     return count;
 }
 
-/* Compares the ids of all test texts with the stored ids. With `decode`, also compares decoded texts, which may
+/* Compares the ids of all test texts with the stored ids. If `decode` is true, also compares decoded texts, which may
  * legitimately differ for the tokenizer of a GGUF file. */
 static inline void compare_expected(const struct kvc_tokenizer *tokenizer, const char *name, bool decode) {
     char path[200];

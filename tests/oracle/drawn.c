@@ -15,7 +15,7 @@ uint32_t drawn_below(uint32_t n) {
     return (uint32_t)(random_state >> 33) % n;
 }
 
-/* Each end of the range is as likely as anything within it. */
+/* Returns a number in the range. The probability of each end is at least a quarter. */
 static uint32_t between(uint32_t low, uint32_t high) {
     const uint32_t which = drawn_below(4);
     return which == 0 ? low : which == 1 ? high : low + drawn_below(high - low + 1);
@@ -24,8 +24,8 @@ static uint32_t between(uint32_t low, uint32_t high) {
 #define ONE_OF(...)                                                                                                    \
     ((const uint32_t[]){__VA_ARGS__}[drawn_below(sizeof(const uint32_t[]){__VA_ARGS__} / sizeof(uint32_t))])
 
-/* The layers it acts on, `least` or more: the upper ones with skip_layers, or any with layers, written after the name.
- */
+/* Draws the layers on which the method acts, `least` or more: all, upper ones (option skip_layers) or any (option
+ * layers). Appends the option to the policy string. */
 static void draw_layers(struct drawn *d, uint32_t least) {
     const uint32_t which = drawn_below(4), all = (1u << d->layers) - 1;
     d->left_out = which == 0 ? (1u << drawn_below(d->layers - least + 1)) - 1 : 0;
@@ -48,7 +48,8 @@ static void draw_layers(struct drawn *d, uint32_t least) {
     }
 }
 
-/* NAME:budget=B, or a share, and the layers; all other options come after that. */
+/* Appends NAME:budget=B, where B is a number or a percentage, and the option for layers. All other options come
+ * later. */
 static void begin(struct drawn *d, const char *name, uint32_t least) {
     d->budget = between(least, least + 70);
     d->share = drawn_below(4) ? 0 : ONE_OF(1, 10, 33, 50, 100);
@@ -63,7 +64,7 @@ static uint32_t draw_kernel(struct drawn *d, bool *average) {
     return kernel;
 }
 
-static void draw_per_head(struct drawn *d) { /* layers that are left out have lists per KV head */
+static void draw_per_head(struct drawn *d) { /* layers that are left out always have one list per KV head */
     d->per_head = d->left_out == 0 && drawn_below(3) == 0;
     if (d->per_head)
         drawn_say(d, ",per=head");

@@ -40,7 +40,8 @@ void drawn_scores(struct drawn *d) {
     assert_int_equal(fclose(file), 0);
 }
 
-/* A file of statistics: the rotated pairs, and queries, some of which always equal their mean. */
+/* Draws a file of statistics: the number of rotated pairs, and the mean queries. Some pairs equal their mean in all
+ * queries. */
 void drawn_stats(struct drawn *d) {
     FILE *file = draw_file(d);
     d->entries.pairs = drawn_below(HEAD_SIZE / 2 + 1);

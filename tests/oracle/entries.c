@@ -118,7 +118,7 @@ static float spread(const struct entry *entry, const struct entry *next, uint32_
     return s;
 }
 
-/* Probabilities of n numbers that all lie in one tile. */
+/* Replaces n numbers, which all lie in one tile, by their softmax. */
 static void softmax(float *x, uint32_t n) {
     float most = -INFINITY, lane[32] = {0};
     for (uint32_t i = 0; i < n; i++)
@@ -147,7 +147,7 @@ static void score_partition(const struct entry *part, const struct entries_plan 
     for (uint32_t i = 0; i < lag; i++)
         raw[i] = (keys[i] + values[i]) / 2;
     for (uint32_t i = 0; i < lag; i++) {
-        uint32_t before = 0; /* the number of those taken before it */
+        uint32_t before = 0; /* number of entries that rank below entry i */
         for (uint32_t j = 0; j < lag; j++) {
             const bool ni = isnan(raw[i]), nj = isnan(raw[j]), same = (ni && nj) || raw[i] == raw[j];
             before += same ? j > i : nj || raw[j] < raw[i];

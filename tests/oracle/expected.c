@@ -11,7 +11,8 @@
 
 #include <cmocka.h>
 
-/* Probabilities of entries from `first` on: one maximum for all, sums by tile. */
+/* Replaces the numbers from index `first` on by their softmax, with one maximum for all tiles and a sum for each
+ * tile. */
 static void softmax_from(float *x, uint32_t first, uint32_t n) {
     float most = -INFINITY, all = 0;
     for (uint32_t j = first; j < n; j++)
@@ -53,7 +54,7 @@ void oracle_rkv_look(const struct moment *m, const void *p) {
             remember(m, plan, h, m->now - 1 - i);
 }
 
-/* How much each key resembles others. */
+/* Returns how much each key resembles others. */
 static float *redundancy(const struct head *head, float threshold, uint32_t d) {
     const uint32_t n = head->count;
     float *cosine = calloc((size_t)n * n, sizeof *cosine), *mean = calloc(n, sizeof *mean);

@@ -38,7 +38,7 @@ static void attend_all(const struct entry *entries, uint32_t n, const float *q, 
     free(s);
 }
 
-/* The attention to the turn's entries, chunk by chunk. */
+/* Computes the attention to the turn's entries, chunk by chunk. */
 static void attend_chunks(const struct moment *m, const struct entries_plan *plan, uint32_t h) {
     struct head *head = &m->heads[h];
     const uint32_t end = end_of(head, plan), group = m->t->heads / m->t->lists;
@@ -64,7 +64,7 @@ static void attend_chunks(const struct moment *m, const struct entries_plan *pla
     }
 }
 
-/* Multiplies by the length of the value, then averages with both neighbors. */
+/* Multiplies the attention to each entry by the length of its value, then averages it with both neighbors. */
 static void weigh(const struct head *head, const struct entries_plan *plan, uint32_t d, float *score) {
     const uint32_t end = end_of(head, plan);
     float *alone = calloc(head->count + 2, sizeof *alone);
@@ -131,7 +131,7 @@ static void lever(const struct head *head, const struct entries_plan *plan, uint
     free(e);
 }
 
-/* The mean and standard deviation of the scores in all lists; x [lists][count]. */
+/* Computes the mean and standard deviation of the scores x [lists][count] of all lists. */
 static void spread(const struct moment *m, const struct entries_plan *plan, float *const *x, float *mean, float *sd) {
     uint32_t n = 0;
     for (int pass = 0; pass < 2; pass++) {

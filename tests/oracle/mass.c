@@ -20,12 +20,12 @@ static void *zeros(size_t n, size_t size) {
     return made;
 }
 
-/* B: tokens, or the share of N, but at least `at_least`. */
+/* Returns the budget B. If it is a percentage of N, it is at least `at_least`. */
 static uint32_t budget_of(const struct mass_plan *plan, const struct moment *m, uint32_t at_least) {
     return plan->share ? most((m->heads[0].held * plan->share + 50) / 100, at_least) : plan->budget;
 }
 
-/* Keeps the `many` highest scores, and the last w entries. */
+/* Keeps the entries with the `many` highest scores, and the last w entries. */
 static void keep_top(struct head *head, const float *scores, uint32_t many, uint32_t w) {
     const uint32_t n = head->count;
     bool *kept = zeros(n, sizeof *kept), *candidate = zeros(n, sizeof *candidate);
@@ -72,8 +72,8 @@ static void softmax(float *x, uint32_t n) {
         x[j] = kvc_exp(x[j] - M) / L;
 }
 
-/* Adds the query at `position`, which sees the first n entries of list h: their `probability` is the group's sum, `low`
- * is set to show that the query was counted. */
+/* Adds the query at `position`, which sees the first n entries of list h. Their `probability` becomes the group's sum.
+ * `low` is set to show that the query was counted. */
 static void add_query(const struct moment *m, const struct mass_plan *plan, uint32_t h, uint32_t position, uint32_t n,
                       float tau) {
     const uint32_t group = m->t->heads / m->t->lists, d = m->t->d;
@@ -112,7 +112,7 @@ void oracle_mass_look(const struct moment *m, const void *p) {
         }
 }
 
-/* The sum over all queries so far, in tiles of 256 positions. */
+/* Returns the sum over all queries so far, in tiles of 256 positions. */
 static float sum_of(const struct entry *e, uint32_t now) {
     float older = 0, tile = 0;
     for (uint32_t i = (uint32_t)e->position; i < now; i++) {
@@ -173,8 +173,8 @@ static float pooled_at(const float *x, int64_t n, int64_t j, const struct mass_p
     return plan->kernel == 1 ? x[j] : plan->average ? sum / (float)plan->kernel : best;
 }
 
-/* Probabilities [w, n] from the last w queries of query head g to the entries of list h; 0 for entries that are not
- * visible. */
+/* Returns the probabilities [w, n] that the last w queries of query head g give to the entries of list h: 0 for entries
+ * that are not visible. */
 static float *window_probabilities(const struct moment *m, uint32_t h, uint32_t g, uint32_t w) {
     const struct head *head = &m->heads[h];
     const uint32_t n = head->count, d = m->t->d;
@@ -231,7 +231,7 @@ static void cake_scores(const struct moment *m, const struct mass_plan *plan, ui
     free(total);
 }
 
-/* Section 4.2 for the layers so far: the budgets without the window. */
+/* Computes the budgets of the layers so far, without the window, as in section 4.2 of the paper. */
 static void cake_budgets(const struct cake_seen *seen, uint32_t layers, int64_t T, int64_t *b) {
     double sum = 0;
     int64_t cut = 0, all = 0;
@@ -272,7 +272,7 @@ void oracle_cake(const struct moment *m, const void *p) {
         cake_scores(m, plan, h, w, &dispersion, &variance);
     plan->seen->older[here] = m->heads[0].held - w;
     plan->seen->P[here] = pow(fmax((double)dispersion, 0), 1 / plan->tau1) * pow((double)variance, 1 / plan->tau2);
-    bool within = true; /* rule 5 */
+    bool within = true; /* rule 5 of docs/reference/methods.md */
     for (uint32_t l = 0; l <= here; l++)
         within = within && plan->seen->older[l] <= plan->seen->mean;
     if (within)
@@ -294,7 +294,7 @@ void oracle_cake(const struct moment *m, const void *p) {
 
 /* ---- fastkv ---- */
 
-/* The window mass of each query head, pooled, then summed over the group. */
+/* Returns the window mass of each query head, pooled, then summed over the group. */
 static float *fastkv_scores(const struct moment *m, const struct mass_plan *plan, uint32_t h, uint32_t w) {
     const uint32_t n = m->heads[h].count, older = n - w, group = m->t->heads / m->t->lists;
     float *scores = zeros(n, sizeof *scores);
@@ -311,7 +311,7 @@ static float *fastkv_scores(const struct moment *m, const struct mass_plan *plan
     return scores;
 }
 
-/* Only the turn's best tsp - w rows and the window reach the layers above. */
+/* Lets only the turn's best tsp - w rows and the window reach the layers above. */
 static void fastkv_cut(const struct moment *m, const struct mass_plan *plan, uint32_t w) {
     const uint32_t rows = m->turn, first = m->now - rows;
     float *total = zeros(rows, sizeof *total);
@@ -343,7 +343,7 @@ void oracle_fastkv(const struct moment *m, const void *p) {
     if (m->layer == plan->tsp_layer && m->turn > plan->tsp)
         fastkv_cut(m, plan, w);
     for (uint32_t h = 0; h < m->t->lists && plan->budget + plan->share > 0;
-         h++) { /* neither budget nor share: another method evicts */
+         h++) { /* without a budget or share, another method evicts */
         struct head *head = &m->heads[h];
         if (head->count <= B)
             continue;

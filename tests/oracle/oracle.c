@@ -120,7 +120,8 @@ uint32_t oracle_philox(const uint32_t counter[4], uint64_t seed) {
     return c[0];
 }
 
-/* All of them are read except those before `oldest`, which still count as part of the tiles. */
+/* Computes a query's attention to n entries. All are read except those at positions before `oldest`, which still count
+ * as part of the tiles. */
 static void attend_to(const struct entry *entries, uint32_t n, int64_t oldest, const float *q, uint32_t d, float *s,
                       float *a, float *out) {
     const float scale = (float)(1.0 / sqrt((double)d));
@@ -229,7 +230,7 @@ static void remove_front(struct head *head, uint32_t n) {
     memmove(head->entries, head->entries + n, head->count * sizeof *head->entries);
 }
 
-/* The number of entries at the beginning of the list that no row from `next` on can see. */
+/* Returns the number of entries at the beginning of the list that no row from `next` on can see. */
 static uint32_t hidden_of(const struct tensors *t, uint32_t l, const struct head *head, uint32_t next) {
     uint32_t n = 0;
     while (oracle_window(t, l) && n < head->count &&
@@ -250,8 +251,8 @@ void remove_hidden_tiles(struct head *heads, const struct tensors *t, uint32_t l
         remove_front(&heads[h], (heads[h].count - seen_of(t, l, heads[h].count)) / 256 * 256);
 }
 
-/* Whether the layer's longest list holds more visible entries than the budget. Hidden entries are then removed, unless
- * scores must first be computed from what attention saw. */
+/* Returns true if the layer's longest list holds more visible entries than the budget. Hidden entries are then removed,
+ * unless `scores` is true: then scores must first be computed over all entries that attention saw. */
 static bool exceeds(const struct moment *m, uint32_t budget, bool scores) {
     uint32_t most = 0;
     for (uint32_t h = 0; h < m->t->lists; h++)
@@ -349,7 +350,6 @@ static void write_ring(const struct tensors *t, struct head *head, uint32_t l, u
     free(row);
 }
 
-/* seen: how many queries have rows in the ring; the newest is at now - 1. */
 /* Logits become exp(s - M) / L, tile by tile as in attention; the minus infinity of invisible entries becomes 0. */
 void oracle_softmax_logits(float *row, uint32_t n) {
     float m[64], l[64], M = 0, L = 0;
@@ -372,6 +372,7 @@ void oracle_softmax_logits(float *row, uint32_t n) {
         row[j] = row[j] == -INFINITY ? 0 : kvc_exp(row[j] - M) / L;
 }
 
+/* `seen` is how many queries have rows in the ring; the newest one is at position now - 1. */
 static void morphkv(struct head *head, const struct plan *plan, uint32_t budget, uint32_t window, uint32_t now,
                     uint32_t seen) {
     const uint32_t n = head->count, rows = seen < window ? seen : window;
@@ -389,7 +390,7 @@ static void morphkv(struct head *head, const struct plan *plan, uint32_t budget,
     for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t j = 0; j < n; j++)
             row[j] = head->entries[j].ring[(now - rows + r) % window];
-        if (plan->logits && older > 0) /* these rows come first */
+        if (plan->logits && older > 0) /* the older entries come first */
             oracle_softmax_logits(row, older);
         for (uint32_t j = 0; j < n; j++) {
             if (r == 0)
@@ -422,7 +423,8 @@ void append(struct head *head, const struct tensors *t, enum kvc_type type, uint
     oracle_store(type, t->v + kv_at(t, l, row, kv_head), e->v, t->d);
 }
 
-/* The budget of one stage for a head that held that many entries when the last prompt was read. */
+/* Returns the budget of one stage. A percentage refers to the entries that the head held when the last prompt was
+ * read. */
 static uint32_t budget_of(const struct plan *plan, const struct head *head, enum method method, uint32_t budget) {
     if (!plan->share)
         return budget;
@@ -451,7 +453,7 @@ static void evict_of_head(const struct moment *m, uint32_t h, const struct plan 
         keep_ends(head, plan->sinks, budget - plan->sinks);
     if (plan->prompt == SNAPKV)
         snapkv(m, h, plan, budget);
-    if (plan->prompt == MORPHKV) /* without decode steps only this turn's queries can vote */
+    if (plan->prompt == MORPHKV) /* without a decode method, only this turn's queries can vote */
         morphkv(head, plan, budget, plan->window, m->now, plan->decode == MORPHKV ? m->now : m->turn);
 }
 

@@ -41,12 +41,12 @@ struct entry {
 struct head { /* one list of entries of one layer */
     struct entry *entries;
     uint32_t count, held; /* held: the length of the layer's longest list when the last prompt was read */
-    uint32_t after;       /* after: that length after the prompt stage of the last prompt */
+    uint32_t after;       /* after: the longest list's length after the last prompt's stage */
     uint32_t cursor;      /* lacache: the position in its ladder */
     bool thinned;         /* a method has evicted entries */
 };
 
-/* The end of a prompt of `turn` rows in a layer, or the end of decode step `step`, with turn 0. */
+/* The end of a prompt of `turn` rows in a layer, or the end of decode step `step`; `turn` is then 0. */
 struct moment {
     const struct tensors *t;
     struct head *heads; /* [lists] */
@@ -69,7 +69,7 @@ struct plan { /* one method with the values of its options */
 };
 
 /* oracle_acts returns true if the method acts on layer l, and oracle_acting returns the number of layers below l on
- * which it acts. left_out has a bit for each other layer. */
+ * which it acts. left_out has a bit for each layer on which it does not act. */
 bool oracle_acts(uint32_t left_out, uint32_t l);
 uint32_t oracle_acting(uint32_t left_out, uint32_t l);
 /* oracle_store rounds a row [d] as a cache of the type stores it; oracle_dot returns the dot product, summed in 32

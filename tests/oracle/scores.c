@@ -12,7 +12,7 @@
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static uint32_t most(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-/* B: tokens, or the share of N, but at least `at_least`. */
+/* Returns the budget B. If it is a percentage of N, it is at least `at_least`. */
 static uint32_t budget_of(const struct scores_plan *plan, const struct moment *m, uint32_t at_least) {
     return plan->share ? most((m->heads[0].held * plan->share + 50) / 100, at_least) : plan->budget;
 }
@@ -24,7 +24,7 @@ static uint32_t longest(const struct moment *m) {
     return n;
 }
 
-/* Keeps the `many` highest scores, and the last w entries. */
+/* Keeps the entries with the `many` highest scores, and the last w entries. */
 static void keep_top(struct head *head, const float *scores, uint32_t many, uint32_t w) {
     const uint32_t n = head->count;
     bool *kept = calloc(n, sizeof *kept), *candidate = calloc(n, sizeof *candidate);
@@ -78,7 +78,7 @@ void oracle_adakv(const struct moment *m, const void *p) {
         taken[h] = calloc(m->heads[h].count, sizeof *taken[h]);
         assert_non_null(taken[h]);
     }
-    for (uint32_t slot = 0; slot < lists * (B - w); slot++) { /* to the best remaining entry */
+    for (uint32_t slot = 0; slot < lists * (B - w); slot++) { /* gives the slot to the best remaining entry */
         uint32_t best_h = lists, best_j = 0;
         for (uint32_t h = 0; h < lists; h++)
             for (uint32_t j = 0; j + w < m->heads[h].count; j++)
@@ -131,7 +131,7 @@ void oracle_scissorhands_look(const struct moment *m, const void *p) {
                 look(m, h, position, entries_up_to(&m->heads[h], position));
 }
 
-/* seen: how many queries have been recorded. */
+/* Evicts the entries that recent queries ignored most often. `seen` is the number of queries recorded. */
 static void drop_highest(const struct moment *m, const struct scores_plan *plan, uint32_t h, uint32_t seen) {
     const uint32_t B = budget_of(plan, m, plan->recent + 1), recent = plan->recent ? plan->recent : B / 2;
     const uint32_t rows = least(seen, plan->history);
@@ -202,7 +202,7 @@ void oracle_lacache(const struct moment *m, const void *p) {
     const uint32_t red = wb - wa;
     if (!oracle_acts(plan->left_out, m->layer))
         return;
-    uint32_t possible = 1; /* budget: what remains is not negative, and holds what one block keeps */
+    uint32_t possible = 1; /* the smallest budget: the sinks, one entry per layer, and space for one block */
     while (possible + red / 2 < sinks + L || (possible + red / 2 - sinks - L) / wa == 0)
         possible++;
     const uint32_t C = budget_of(plan, m, possible) + red / 2;

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 struct sizes {
-    uint32_t page, dims, top, all; /* all: everything is read up to that many entries */
+    uint32_t page, dims, top, all; /* all: if there are at most this many entries, all are read */
 };
 
 static uint32_t budget_of(const struct select_plan *plan, uint32_t held) {
@@ -182,7 +182,7 @@ static uint32_t weight_of(const struct places *p, uint32_t unit, enum choice met
     return w > 0 ? (uint32_t)((w < 255 ? w : 255) * 16777216) : 0;
 }
 
-/* Of the places to be read the best ones remain until their weight suffices; for quest, whole pages. */
+/* Shortens the list of places to read to the best ones whose weight suffices; for quest, to whole pages. */
 static void cut(const struct places *p, const struct select_plan *plan, float factor, bool *best) {
     uint64_t all = 0, sum = 0;
     bool stays[512] = {false};
@@ -296,7 +296,8 @@ uint32_t rocket_keeps(const struct moment *m, const struct select_plan *plan) {
     return kept < w + 1 ? w + 1 : kept;
 }
 
-/* Stage 1 of rocketkv: snapkv in the prompt, in a list (a view) from which nothing has been evicted since. */
+/* Stage 1 of rocketkv: chooses entries after the prompt as snapkv does. rocketkv evicts the others, rocketkv-mt hides
+ * them. */
 static void rocket_prompt(const struct moment *m, const struct select_plan *plan) {
     const uint32_t w = plan->window < m->turn ? plan->window : m->turn, kept = rocket_keeps(m, plan);
     for (uint32_t h = 0; h < m->t->lists; h++) {

@@ -76,7 +76,7 @@ static bool reaches(const struct tensors *t, uint32_t l, uint32_t row) {
     return !t->kept_rows || t->kept_rows[(size_t)l * t->rows + row];
 }
 
-/* Calls the oracle's function for what a layer keeps. */
+/* Calls the oracle's function that decides which entries a layer keeps. */
 static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, uint32_t turn, uint32_t step) {
     const struct tensors *t = both->t;
     const struct moment moment = {t, both->heads + (size_t)l * t->lists, l, now, turn, step};
@@ -88,7 +88,7 @@ static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, u
     for (uint32_t h = 0; h < t->lists && turn; h++)
         moment.heads[h].held = seen_of(t, l, most);
     keep(&moment, both->side->plan);
-    for (uint32_t below = 0; below <= l && turn; below++) { /* with cake these layers shrink again */
+    for (uint32_t below = 0; below <= l && turn; below++) { /* cake shrinks lower layers again */
         struct head *heads = both->heads + (size_t)below * t->lists;
         for (uint32_t h = most = 0; h < t->lists; h++)
             most = heads[h].count > most ? heads[h].count : most;
@@ -106,7 +106,7 @@ static void forget_hidden(struct both *both, uint32_t l, uint32_t next, bool aft
         remove_hidden(heads, both->t, l, next);
 }
 
-/* The turn of rows from `from` to from + rows - 1. */
+/* Runs the turn of the rows `from` .. from + rows - 1. */
 static void prompt_both(struct both *both, uint32_t from, uint32_t rows) {
     const struct tensors *t = both->t;
     struct kvc_error error;
@@ -271,8 +271,7 @@ void side_run_all(const struct side *side, uint32_t layers) {
     for (enum kind kind = RANDOM; kind < KINDS; kind++) {
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++, n++) {
             const struct shape *shape = &shapes[s];
-            if (kvc_test_thinned() &&
-                (n + strlen(side->spec)) % 11 != 0) /* with each method, other cases are left out */
+            if (kvc_test_thinned() && (n + strlen(side->spec)) % 11 != 0) /* each method leaves out other cases */
                 continue;
             struct tensors t =
                 make_tensors(kind, 1000 * n + 7, layers, shape->heads, shape->kv_heads, shape->d, shape->rows);
