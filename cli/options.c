@@ -362,7 +362,7 @@ static const char *value_at(int argc, char **argv, int i, const char *name) {
     return argv[i][2 + length] == '\0' && i + 1 < argc ? argv[i + 1] : NULL;
 }
 
-/* Returns false if --cache-type-k and --cache-type-v are not both given, or have different types. */
+/* Returns false if only one of --cache-type-k and --cache-type-v is given, or if their types differ. */
 static bool types_agree(int argc, char **argv) {
     const char *keys = NULL, *values = NULL;
 

@@ -10,7 +10,7 @@ enum kind {
     INTEGER,  /* int64_t */
     NUMBER,   /* double */
     STRING,   /* const char * */
-    JSON,     /* json_t *; its user checks the type */
+    JSON,     /* json_t *; the code that uses it checks the type */
     REUSE,    /* int64_t: a value of enum serve_reuse */
     ANYTHING, /* any value is accepted and has no effect */
     NOTHING   /* unsupported: accepted only if the value requests nothing (fallback_text lists such words) */

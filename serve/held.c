@@ -6,8 +6,8 @@
 #include "serve/serve.h"
 
 enum {
-    LOOK = 16,              /* return_held: number of answer tokens from one look at the cache to the next */
-    LOOK_ENTRIES = 1 << 20, /* return_lost: looks after every token if a session has at most this many entries */
+    LOOK = 16,              /* return_held: number of answer tokens between two looks into the cache */
+    LOOK_ENTRIES = 1 << 20, /* return_lost: checks after every token if a session has at most this many entries */
     CELLS_MOST = 1000000    /* return_lost: reports each layer if tokens times layers times answers are at most this
                              * many */
 };

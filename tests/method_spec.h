@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* NAME:budget=B, a fixed text if given, and the class's trial options for a small model. */
+/* Writes NAME:budget=B, a fixed text for options that need one, and the class's trial options for a small model. */
 static inline void kvc_test_method_spec(const struct kvc_policy_class *policy, unsigned budget, char *spec,
                                         size_t capacity) {
     size_t used = (size_t)snprintf(spec, capacity, "%s", policy->name);
@@ -24,7 +24,7 @@ static inline void kvc_test_method_spec(const struct kvc_policy_class *policy, u
         snprintf(spec + used, capacity - used, "%c%s", join, policy->trial);
 }
 
-/* Whether a policy string begins with the method. */
+/* Returns true if a policy string begins with the method. */
 static inline bool kvc_test_is_of(const char *spec, const struct kvc_policy_class *policy) {
     const size_t length = strlen(policy->name);
     return strncmp(spec, policy->name, length) == 0 && (!spec[length] || strchr(":+", spec[length]));

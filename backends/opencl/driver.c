@@ -116,8 +116,8 @@ static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset
                                                               NULL, NULL) == CL_SUCCESS;
 }
 
-/* If device memory is host memory, clears areas that are larger than the caches with a kernel, because it uses all
- * cores and non-temporal stores. */
+/* If device memory is host memory, a kernel clears areas that are larger than the caches, because it uses all cores and
+ * non-temporal stores. */
 static bool zero_by_kernel(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
     const uint64_t n = bytes / 4, each = KVC_CLEARED_OF(opencl->offload.workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_clear);

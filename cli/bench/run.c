@@ -328,7 +328,7 @@ int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struc
     }
     if (status == KVC_OK)
         status = steps(bench, batch, results, decodings, tokens, logits);
-    for (size_t i = 0; status == KVC_OK && i < specs; i++) /* before sum_up sorts the times */
+    for (size_t i = 0; status == KVC_OK && i < specs; i++) /* must precede sum_up, which sorts the times */
         results[i].relative = paired(results[i].seconds, results[0].seconds, (size_t)bench->a->generate);
     for (size_t i = 0; decodings && i < specs; i++) {
         if (status == KVC_OK)

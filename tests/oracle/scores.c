@@ -179,7 +179,7 @@ void oracle_scissorhands_step(const struct moment *m, const void *p) {
 
 static uint32_t divide_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
-/* Keeps the indices below first, those of the ladder, and those from first + wb * blocks on. */
+/* Keeps the entries at indices below `first`, those of the ladder, and those from first + wb * blocks on. */
 static void climb(struct head *head, uint32_t first, uint32_t shift, uint32_t wb, uint32_t blocks, uint32_t wa,
                   uint32_t times) {
     bool *kept = calloc(head->count, sizeof *kept);

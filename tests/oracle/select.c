@@ -132,7 +132,7 @@ static void exact_scores(struct places *p, const float *q, uint32_t d, float *s)
     }
 }
 
-/* Scores of the group's queries q [G, d] from the strongest channels. */
+/* Computes the scores of the group's queries q [G, d] from the strongest channels. */
 static void channel_scores(struct places *p, const float *q, uint32_t group, uint32_t d, uint32_t dims, bool paged) {
     float strength[256], sign[256];
     bool all[256], chosen[256];

@@ -3,8 +3,8 @@
  * bytes. Shared memory has room for four stages. */
 
 template <kvc_u32 type>
-struct kvc_small_batch; /* values: of one stage; bytes: size of one stage; stride: bytes from row to row in shared
-                         * memory */
+struct kvc_small_batch; /* values: number of values in a stage; bytes: size of a stage; stride: bytes from row to row in
+                           shared memory */
 #define KVC_SMALL_BATCH_TYPE(type, values_, bytes_, stride_)                                                           \
     template <> struct kvc_small_batch<type> {                                                                         \
         static constexpr kvc_u32 values = values_, bytes = bytes_, stride = stride_;                                   \

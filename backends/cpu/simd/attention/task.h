@@ -41,7 +41,7 @@ struct attention_job {
     unsigned char *shared; /* tile results of divided units; each unit has shared_bytes bytes */
     size_t shared_bytes, shared_total;
     _Atomic uint32_t *unfinished; /* [units]: number of tasks left; only if units are divided among tasks */
-    size_t cells_most;            /* largest product of a unit's tiles and queries */
+    size_t cells_most;            /* largest number of tiles times queries of a unit */
     uint32_t group, d, blocks_most, rows_most, queries_most;
     bool any_gemm, any_integers, split;
     bool any_rewritten;           /* true if some entries are not read as they are stored */

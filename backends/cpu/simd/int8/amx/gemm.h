@@ -34,10 +34,10 @@ struct job {
 
 /* Blocks of a lane that are multiplied together. */
 struct group {
-    const kvc_u32 *x, *w; /* the group's first block of the rows, and of the panel */
+    const kvc_u32 *x, *w; /* the group's first block in the tile of rows, and in the panel */
     size_t blocks;
     size_t turn;       /* number of lanes that were computed before this one */
-    bool starts, ends; /* true if the group starts the lane, or ends it */
+    bool starts, ends; /* true if the group is the first of its lane, or the last */
 };
 
 #define W_BLOCK(kind) ((size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS)) /* words of a panel's block */
@@ -139,8 +139,8 @@ INLINE void fetch_outputs(const struct job *job, size_t square) {
 /* The order in which lanes are computed. The tree adds lanes 0 and 4, then 2 and 6, then these two sums, and so on. */
 static const kvc_u8 lane_at[KVC_INT8_LANES] = {0, 4, 2, 6, 1, 5, 3, 7};
 
-/* Adds the waiting sums to a finished lane where the tree does so. The result waits in turn; after the last lane it is
- * stored as outputs. */
+/* Adds the waiting sums to a finished lane where the tree does so. The result then waits, too; after the last lane it
+ * is stored as outputs. */
 INLINE void finish_lane(const struct job *job, size_t turn, size_t square, fv lane[SIDE]) {
     float(*waiting)[SQUARE] = job->area->waiting[square];
     size_t depth = (turn & 1) + (turn >> 1 & 1) + (turn >> 2 & 1);
