@@ -584,13 +584,14 @@ KVC_INLINE float kvc_gumbel(kvc_u64 seed, kvc_u32 layer, kvc_u32 head, kvc_i32 p
 /* ---- experts ------------------------------------------------------------------------------------------------ */
 
 /* A row has router logits x_e, e = 0 .. E - 1. m is the largest logit and p_e = kvc_exp(x_e - m). L is the sum of p
- * over 32 lanes (expert e in lane e % 32, ascending, from 0) and the tree. The `used` experts with the highest
- * kvc_score_key(x_e) are chosen; ties go to the lower index. The routing weight of a chosen expert is kvc_div(p_e, D).
- * D is L or, if routing weights are normalized, the sum of the chosen p in ascending order of their experts, from 0.
- * Normalized weights equal a softmax over the chosen experts only. If L is NaN (a logit is NaN or +inf, or all are
- * -inf), all routing weights of the row are NaN, so that the fault shows in the model's logits. The outputs of a row's
- * experts are added in ascending order of the experts, from 0, each by one fused multiply-add: sum = fma(share, y,
- * sum). A shared expert, which every row passes, is added last; its weight is kvc_sigmoid of a logit of its own. */
+ * over 32 lanes (expert e in lane e % 32, ascending, from 0), which KVC_TREE32 then adds. The `used` experts with the
+ * highest kvc_score_key(x_e) are chosen; ties go to the lower index. The routing weight of a chosen expert is
+ * kvc_div(p_e, D). D is L or, if routing weights are normalized, the sum of the chosen p in ascending order of their
+ * experts, from 0. Normalized weights equal a softmax over the chosen experts only. If L is NaN (a logit is NaN or
+ * +inf, or all are -inf), all routing weights of the row are NaN, so that the fault shows in the model's logits. The
+ * outputs of a row's experts are added in ascending order of the experts, from 0, each by one fused multiply-add: sum =
+ * fma(share, y, sum). A shared expert, which every row passes, is added last; its weight is kvc_sigmoid of a logit of
+ * its own. */
 KVC_INLINE float kvc_sigmoid(float x) { return kvc_div(1.0f, 1.0f + kvc_exp(-x)); } /* +0 below -88.7 */
 #define KVC_EXPERTS_MOST 1024
 #define KVC_EXPERTS_USED_MOST 64

@@ -7,7 +7,16 @@
  * An operation reads its parameter struct before the call returns.
  *
  * Symbols: rows = tokens in the batch, H = query heads, H_kv = key-value heads (of the lists), G = H / H_kv, d = head
- * size, n = entries of a head. All arrays are dense, row-major and float32 unless stated otherwise. */
+ * size, n = entries of a head. All arrays are dense, row-major and float32 unless stated otherwise.
+ *
+ * Formulas fix the order of additions:
+ *   sum over i        begins with 0 and adds the terms one by one, by ascending i. A term fma(a, b, sum) is added by
+ *                     this fused multiply-add.
+ *   group sum         a sum over the query heads of a list.
+ *   lane sum over i   adds term i in this way to lane i % 32, and then the 32 lanes pairwise (KVC_TREE32).
+ *   sum by tiles      a sum in each tile of 256 indices or places, and then a sum over the tiles. A lane sum by tiles
+ *                     has a lane sum in each tile.
+ *   max over i        kvc_max by ascending i, beginning with -inf. */
 #ifndef KVC_CORE_BASE_OPS_H
 #define KVC_CORE_BASE_OPS_H
 
@@ -18,32 +27,39 @@
 struct kvc_noise {
     uint64_t seed;
     uint32_t layer;
-    uint32_t first_head; /* query head h uses head number first_head + h */
+    uint32_t first_head; /* query head h counts as head first_head + h */
     float tau;
 };
 
-/* How a decode step's query scores a head's entries: the entries of the view or, without a view, of the lists. "place"
- * below means an entry, or a page if pages of low and high are given.
- * Heads with at most `budget` places are skipped; their scores and weights are undefined.
- * Chosen channels: A[c] = sum over the group's heads, ascending, from 0, of |q[h, c]|. The `dims` channels with the
- * highest A, by the rule of top-k, are c_0, c_1, ... in ascending order. A channel is positive unless the sum over the
- * heads, ascending, from 0, of q[h, c] is below 0.
- * The dot of head h is fma(q[h, c_i], x[c_i], dot) over ascending i, from 0. a is the sum of |q[h, c_i]| and b the sum
- * of |q[h, c]|, both ascending, from 0. score = dot * (1 / sqrt(r * (a / b))), where r = d, or 1 / scale^2 if the model
- * has a scale (kvc_score_span). If a or b is 0, score = dot * 0. All scores except bounds are capped if the model has a
- * cap.
- * A page's n is the number of its entries that a sliding window does not hide; an entry's n is 1 or 0. Places with n =
- * 0 take no part.
- * Softmax: M is the largest score and e = exp(score - M). A tile of 256 places sums lane i % 32 = fma(n, e, lane), from
- * 0, and adds the lanes by the tree. L is the sum over the tiles, ascending, from 0. If the model has sinks, the head's
- * sink joins (kvc_join_sink) unless every n is 0. weight = e * (1 / L), or 0 where n is 0. */
+/* How a decode step's query scores a head's entries: the entries of the view or, without a view, of the lists. "Place"
+ * below means an entry, or a page if pages of low and high are given. Heads with at most `budget` places are skipped;
+ * their scores and weights are undefined.
+ *
+ * Chosen channels: A[c] is the group sum of |q[h, c]|. The `dims` channels with the highest A, by the rule of top-k,
+ * are c_0, c_1, ... in ascending order. A channel is positive unless the group sum of q[h, c] is below 0. For each
+ * query head h:
+ *   dot = sum over i of fma(q[h, c_i], x[c_i], dot).
+ *   score = dot * (1 / sqrt(r * (a / b))). If a or b is 0, score = dot * 0.
+ *   a is the sum over i of |q[h, c_i]|, and b the sum over c of |q[h, c]|.
+ *   r = d, or 1 / scale^2 if the model has a scale (kvc_score_span).
+ * All scores except bounds are capped if the model has a cap.
+ *
+ * Softmax: n of a page is the number of its entries that a sliding window does not hide; n of an entry is 1 or 0.
+ * Places with n = 0 take no part. For each query head:
+ *   e = exp(score - M), where M is the largest score.
+ *   L is the lane sum by tiles of fma(n, e, lane). If the model has sinks, the head's sink joins (kvc_join_sink) unless
+ *   every n is 0.
+ *   weight = e * (1 / L), or 0 where n is 0. */
 enum kvc_score_kind {
-    KVC_SCORE_EXACT,    /* score = attention's score of dot32(q, key); softmax; sum of the group's weights, heads
-                         * ascending, from 0 */
-    KVC_SCORE_CHANNELS, /* x = the key's own channels (from pages.high if there are pages); softmax and sum as above */
-    KVC_SCORE_PAGE_CHANNELS, /* per page: x = high if the channel is positive, else low; softmax and sum as above */
-    KVC_SCORE_PAGE_BOUND /* per page: `fma(q[c], q[c] < 0 ? low[c] : high[c], dot)` over all c ascending, from 0; sum of
-                            the group's dots; -inf where n is 0; no softmax */
+    /* attention's score of dot32(q, key), then softmax; the result is the group sum of the weights */
+    KVC_SCORE_EXACT,
+    /* the score of the chosen channels, with x = the key (in pages.high if there are pages), then as above */
+    KVC_SCORE_CHANNELS,
+    /* per page: the same with x = high if the channel is positive, else low */
+    KVC_SCORE_PAGE_CHANNELS,
+    /* per page, without softmax: the group sum of dot = sum over c of `fma(q[c], q[c] < 0 ? low[c] : high[c], dot)`, or
+     * -inf where n is 0 */
+    KVC_SCORE_PAGE_BOUND
 };
 
 /* The function that gated_silu applies to the gate. The operation keeps the name gated_silu because data/hashes.txt
