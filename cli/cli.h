@@ -169,17 +169,17 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
 /* clang-format off */
 #define CLI_RANKS_OPTION(c)                                                                                           \
     {CLI_TEXT, 0, "ranks", "HOW",                                                                                     \
-     "how the processes that mpirun or srun started divide the work. tensor: each process has some heads with their "  \
-     "entries, and some outputs of every matrix. pipeline: each process has consecutive layers. "                      \
-     "tensor=N,pipeline=M: M groups of layers, each divided among N processes of one machine. data (eval and "         \
-     "perplexity only): each process has the whole model and some samples. Does not change results",    \
+     "how the processes that mpirun or srun started divide the work. tensor: each process has some heads with their " \
+     "entries, and some outputs of every matrix. pipeline: each process has consecutive layers. "                     \
+     "tensor=N,pipeline=M: M groups of layers, each divided among N processes of one machine. data (eval and "        \
+     "perplexity only): each process has the whole model and some samples. Does not change results",                  \
      &(c)->ranks, 0, 0, NULL},                                                                                         \
         {CLI_TEXT, 0, "share", "LIST",                                                                                \
          "relative sizes of the parts of the model that the processes of --ranks hold, such as 2,1,1; by default all " \
-         "parts are equal", &(c)->share, 0,  \
+         "parts are equal", &(c)->share, 0,                                                                           \
          0, NULL},                                                                                                    \
         {CLI_INT, 0, "rank-timeout", "SECONDS",                                                                       \
-         "end all processes if one has not answered for SECONDS, because it was stopped or disconnected; 0: never",  \
+         "end all processes if one has not answered for SECONDS, because it was stopped or disconnected; 0: never",   \
          &(c)->rank_timeout, 0, 1000000, NULL}
 #define CLI_TRACE_OPTIONS(c)                                                                                          \
     {CLI_TEXT, 0, "trace", "FILE",                                                                                    \
@@ -198,20 +198,21 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
         {CLI_INT, 't', "threads", "N", "threads; 0: one per core. Does not change results", &(c)->threads, 0, 1024,   \
          NULL},                                                                                                       \
         {CLI_CHOICE, 0, "math", "MATH",                                                                               \
-         "arithmetic. int8 (default): linear layers with quantized weights use integers; so does, in a model with "    \
-         "such weights, attention over entries of 4 to 8 bits; the rest uses float32. int16: linear layers with "      \
-         "float weights use integers; the rest uses float32. float: everything uses float32. Each of these three "     \
-         "gives the same bits on every machine. fast: a BLAS library computes linear layers. exact: the same as float",\
-         &(c)->math, 0, 0, "float|int8|int16|fast|exact"},                                                                  \
+         "arithmetic. int8 (default): in a model with quantized weights, linear layers with such weights and "        \
+         "attention over entries of 4 to 8 bits use integers; the rest uses float32. int16: linear layers with "      \
+         "float weights use integers; the rest uses float32. float: everything uses float32. Each of these three "    \
+         "gives the same bits on every machine. fast: a BLAS library computes linear layers. exact: the same as "     \
+         "float",                                                                                                     \
+         &(c)->math, 0, 0, "float|int8|int16|fast|exact"},                                                            \
         CLI_RANKS_OPTION(c), CLI_TRACE_OPTIONS(c)
 #define CLI_SESSION_OPTIONS(c)                                                                                        \
     {CLI_GROUP, 0, "Session", NULL, NULL, NULL, 0, 0, NULL},                                                          \
         CLI_KV_TYPE(&(c)->cache_type),                                                                                 \
         {CLI_INT, 'c', "ctx", "N",                                                                                    \
-         "maximum tokens of context; 0: no limit (with a warning past the trained length). If N exceeds a longrope "   \
+         "maximum tokens of context; 0: no limit (with a warning past the trained length). If N exceeds a longrope "  \
          "model's original length, which `kvcull info MODEL` shows, the model uses its long factors",                 \
          &(c)->context, 0, 2147483647, NULL},                                                                         \
-        {CLI_INT, 0, "chunk", "N", "rows of a prompt computed at once. Does not change results", &(c)->chunk, 1,      \
+        {CLI_INT, 0, "chunk", "N", "prompt tokens computed at once. Does not change results", &(c)->chunk, 1,         \
          65536, NULL}
 #define CLI_SHOW_OPTION(target)                                                                                       \
     {CLI_FLAG, 0, "show-prompt", NULL,                                                                                \
@@ -479,20 +480,20 @@ void cli_sampling_close(struct cli_sampling *sampling);
          "lower a token's logit by P for each time it already occurs in the answer; 0: off", &(s)->frequency_penalty, \
          -2, 2, NULL},                                                                                                \
         {CLI_REAL, 0, "presence-penalty", "P",                                                                        \
-         "lower a token's logit by P if it already occurs in the answer; 0: off",                                      \
+         "lower a token's logit by P if it already occurs in the answer; 0: off",                                     \
          &(s)->presence_penalty, -2, 2, NULL},                                                                        \
         {CLI_INT, 0, "seed", "S",                                                                                     \
-         "seed of the random numbers: the same seed gives the same answer; -1: a random seed", &(s)->seed, -1, \
+         "seed of the random numbers: the same seed gives the same answer; -1: a random seed", &(s)->seed, -1,        \
          9007199254740992.0, NULL},                                                                                   \
         {CLI_TEXTS, 0, "stop", "TEXT", "end an answer before TEXT; may be given several times", &(s)->stops, 0, 0,    \
          NULL},                                                                                                       \
         {CLI_FLAG, 0, "ignore-eos", NULL, "do not end an answer at the model's end token", &(s)->ignore_end, 0, 0,    \
          NULL},                                                                                                       \
         {CLI_TEXT, 0, "json-schema", "FILE",                                                                          \
-         "each answer is JSON, valid under the JSON schema in FILE; - is standard input", &(s)->schema, 0, 0,     \
+         "each answer is JSON, valid under the JSON schema in FILE; - is standard input", &(s)->schema, 0, 0,         \
          NULL},                                                                                                       \
         {CLI_TEXT, 0, "regex", "PATTERN",                                                                             \
-         "each whole answer matches a PCRE2 regular expression: '[0-9]{4}|unknown'", &(s)->regex, 0, 0,     \
+         "each whole answer matches a PCRE2 regular expression: '[0-9]{4}|unknown'", &(s)->regex, 0, 0,               \
          NULL},                                                                                                       \
         {CLI_TEXT, 0, "grammar", "FILE",                                                                              \
          "each answer matches the grammar in FILE, in llama.cpp's format (GBNF); - is standard input",                \
@@ -553,7 +554,8 @@ bool cli_template_given(const struct cli_template *from); /* returns true if an 
          "date for the template: a date such as 2025-06-30, or today; by default the template gets no date",          \
          &(t)->date, 0, 0, NULL},                                                                                     \
         {CLI_FLAG, 0, "special-content", NULL,                                                                        \
-         "recognize control tokens in messages, tools and variables; whoever wrote such a text can then end a turn",   \
+         "recognize control tokens in messages, tools and variables. Use it only with trusted texts: a control "      \
+         "token can end a turn",                                                                                      \
          &(t)->special_content, 0, 0, NULL}
 /* clang-format on */
 

@@ -53,29 +53,29 @@ const struct eval_task eval_tasks[] = {
     {"qa_1", "SQuAD questions, with their documents among other documents", RULER(EVAL_SQUAD, 1, 32), QA(squad)},
     {"qa_2", "HotpotQA questions, each with its two documents among other documents", RULER(EVAL_HOTPOTQA, 1, 32),
      QA(hotpotqa)},
-    {"niah", "a number at each depth of essays, or of noise without --essays: a heat map", ALONE(EVAL_ESSAYS, 1, 64),
+    {"niah", "a number at each depth of essays (without --essays: of noise), for a heat map", ALONE(EVAL_ESSAYS, 1, 64),
      .optional = true, .depths = true, NIAH(anywhere)},
     {"kv_retrieval", "the value of a key at each depth of a list of UUIDs", ALONE(-1, 2, 64), .depths = true,
      MADE(eval_make_pairs, eval_score_all)},
     {"litm_qa", "lost in the middle: a SQuAD document at each depth among other documents", ALONE(EVAL_SQUAD, 2, 32),
      .depths = true, QA(squad)},
-    {"scb_kv", "the values of five keys in a list of UUIDs, in turns", SCB(-1, 8, 64, 5),
+    {"scb_kv", "the values of five keys in a list of UUIDs, one per turn", SCB(-1, 8, 64, 5),
      MADE(eval_make_pairs, eval_score_all)},
     {"scb_kv_requests", "the same, each question as a separate request after the same text", SCB(-1, 8, 64, 5),
      .manner = EVAL_REQUESTS, MADE(eval_make_pairs, eval_score_all)},
-    {"scb_niah", "four numbers in essays, or in noise without --essays, in turns", SCB(EVAL_ESSAYS, 4, 32, 4),
+    {"scb_niah", "four numbers in essays (without --essays: in noise), one per turn", SCB(EVAL_ESSAYS, 4, 32, 4),
      .optional = true, NIAH(several)},
     {"scb_niah_requests", "the same, each question as a separate request after the same text",
      SCB(EVAL_ESSAYS, 4, 32, 4), .optional = true, .manner = EVAL_REQUESTS, NIAH(several)},
-    {"scb_vt", "four chains of assignments in lines of noise, in turns", SCB(-1, 20, 30, 4),
+    {"scb_vt", "four chains of assignments in lines of noise, one per turn", SCB(-1, 20, 30, 4),
      MADE(eval_make_chains, eval_score_all)},
     {"scb_vt_requests", "the same, each question as a separate request after the same text", SCB(-1, 20, 30, 4),
      .manner = EVAL_REQUESTS, MADE(eval_make_chains, eval_score_all)},
-    {"scb_mf", "the largest, smallest, median and two more numbers of a list, in five turns", SCB(-1, 7, 16, 5),
+    {"scb_mf", "the two largest numbers of a list, its two smallest and its median, one per turn", SCB(-1, 7, 16, 5),
      MADE(eval_make_numbers, eval_score_number)},
     {"scb_mf_requests", "the same, each question as a separate request after the same text", SCB(-1, 7, 16, 5),
      .manner = EVAL_REQUESTS, MADE(eval_make_numbers, eval_score_number)},
-    {"scb_qa", "five SQuAD questions about the same documents, in turns", SCB(EVAL_SQUAD, 1, 32, 5), .form = &squad,
+    {"scb_qa", "five SQuAD questions about the same documents, one per turn", SCB(EVAL_SQUAD, 1, 32, 5), .form = &squad,
      MADE(eval_make_shared_qa, eval_score_any)},
     {"scb_qa_requests", "the same, each question as a separate request after the same text", SCB(EVAL_SQUAD, 1, 32, 5),
      .manner = EVAL_REQUESTS, .form = &squad, MADE(eval_make_shared_qa, eval_score_any)},
@@ -107,16 +107,15 @@ const struct cli_command cli_eval_tasks[] = {
     {"eval fidelity", "-m MODEL -f TEXT --kv SPEC [--kv SPEC...]", "compares policies with the full cache on a text",
      "The model reads the text with the full cache and answers greedily. Then, with each policy, it reads the text "
      "again and is given that answer token by token. The text needs no questions or expected answers.\n\n"
-     "The columns of the table: `recall` compares the n prompt entries that a policy holds in a head with the n "
-     "entries that got the most attention from the full run's answer; it is the share of the latter that the policy "
-     "holds. The table shows the mean over layers and heads, and the worst head. For a method that selects entries to "
-     "read, the entries that it reads count instead, averaged over the steps. `output` is the relative error of the "
-     "attention output, averaged over steps and layers. `KL` is the divergence of the policy's next-token distribution "
-     "from that of the full run, averaged over the answer's tokens. `top-1` is how often both have the same most "
-     "likely token. Further columns show the number of entries in the longest head after the prompt, the bytes of "
-     "cache and policy state at their peak in prefill, at the first generated token and at the end, and the cache "
-     "bytes read per token. --out also writes the recall, the recall of the worst head and the output error of each "
-     "layer.",
+     "The columns of the table: if a policy holds n prompt entries in a head, `recall` is the share of them that "
+     "belong to the n entries with the most attention from the full run's answer. The table shows the mean over layers "
+     "and heads, and the worst head. For a method that selects entries to read, the entries read count instead of "
+     "those held, averaged over the steps. `output` is the relative error of the attention output, averaged over steps "
+     "and layers. `KL` is the divergence of the policy's next-token distribution from that of the full run, averaged "
+     "over the answer's tokens. `top-1` is how often both have the same most likely token. Further columns show the "
+     "number of entries in the longest head after the prompt, the bytes of cache and policy state at their peak in "
+     "prefill, at the first generated token and at the end, and the cache bytes read per token. --out also writes the "
+     "recall, the recall of the worst head and the output error of each layer.",
      "kvcull eval fidelity -m data/demo -f TEXT --kv snapkv:budget=128 --kv streaming:budget=128\n"
      "kvcull eval fidelity -m MODEL -f TEXT --prompt 4096 --gen 128 --kv morphkv:budget=10% --out results",
      eval_fidelity},
@@ -135,9 +134,9 @@ const struct cli_command cli_eval_tasks[] = {
      "answer, so that methods that evict while decoding must keep what later questions need. With --ask turns the "
      "questions are turns of a conversation. With --ask both each question is asked twice: in the prompt that is "
      "compressed, and as a turn after a text that was compressed without any question.\n\n"
-     "The table shows for each policy and length the share of exact answers at each depth and overall, the number of "
-     "entries in the longest head after the prompt, the bytes of cache and policy state then, and the cache bytes read "
-     "per generated token.",
+     "The table shows for each policy and length the share of exact answers at each depth and overall; the number of "
+     "entries in the longest head and the bytes of cache and policy state, both after the prompt; and the cache bytes "
+     "read per generated token.",
      "kvcull eval needle -m data/demo --kv full --kv snapkv:budget=128 --kv streaming:budget=128\n"
      "kvcull eval needle -m MODEL --kv full --kv morphkv:budget=25% --length 1024,2048 --out results",
      eval_needle},

@@ -13,7 +13,7 @@ static const struct kvc_option options[] = {
      "last tokens of the prompt; their queries vote, and their entries are always kept"},
     {"scorer", KVC_OPTION_CHOICE, "snapkv", 0, 0, "snapkv|expected|knorm|keydiff|random",
      "method whose scores are used"},
-    {"first", KVC_OPTION_REAL, "0.5", 0, 1, NULL, "share of the budget that goes by these scores alone"},
+    {"first", KVC_OPTION_REAL, "0.5", 0, 1, NULL, "share of the budget that these scores alone decide"},
     {"epsilon", KVC_OPTION_REAL, "0.0001", 0, 1, NULL, "added to these scores before they are multiplied"},
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),

@@ -190,8 +190,8 @@ const struct kvc_policy_class kvc_policy_dapq = {
         "not work in parallel runs. A replay supplies the rows of the pseudo tokens (docs/measured/dapq.md). Pseudo "
         "rows of one layer are removed before the next layer is computed. Scores are pooled as in snapkv; the paper's "
         "formula has no pooling (kernel=1), but its baselines pool. Of 40 questions about texts of 2,000 tokens, the "
-        "bundled model answers 0.47 with kernel=1 and 0.88 with kernel=7 at a budget of 64 (content=ends); with snapkv "
-        "it answers 0.80 (docs/measured/needle.md).",
+        "bundled model answers a share of 0.47 with kernel=1 and of 0.88 with kernel=7 at a budget of 64 "
+        "(content=ends); with snapkv the share is 0.80 (docs/measured/needle.md).",
     .second_turn = "Pseudo tokens are copies of the turn's tokens, and run after its prompt. They choose among old and "
                    "new entries. No pseudo tokens are run if N is at most B.",
     .stages = KVC_STAGE_PROMPT,

@@ -10,7 +10,7 @@ static const struct kvc_option options[] = {
     {"future", KVC_OPTION_INT, "512", 1, 65536, NULL, "positions after the prompt at which queries are expected"},
     {"covariance", KVC_OPTION_CHOICE, "on", 0, 0, "on|off", "use the covariance of the queries, too"},
     {"values", KVC_OPTION_CHOICE, "on", 0, 0, "on|off", "multiply by the length of the value"},
-    {"epsilon", KVC_OPTION_REAL, "0", 0, 1, NULL, "added to the attention before that"},
+    {"epsilon", KVC_OPTION_REAL, "0", 0, 1, NULL, "added to the attention before the multiplication by the length"},
     KVC_OPTIONS_END};
 
 static uint64_t expected_sinks(const struct kvc_values *values) { return (uint64_t)kvc_value_int(values, "sinks"); }

@@ -15,7 +15,7 @@ static const struct kvc_option options[] = {
     KVC_POOLING_OPTION("avg"),
     {"tsp_layer", KVC_OPTION_INT, "-1", -1, 1 << 20, NULL,
      "layer after which unimportant tokens are dropped; -1: floor(L / 2) - 1"},
-    {"tsp", KVC_OPTION_INT, "2048", 2, KVC_BUDGET_MOST, NULL, "tokens that are kept there, window included"},
+    {"tsp", KVC_OPTION_INT, "2048", 2, KVC_BUDGET_MOST, NULL, "tokens that are kept after tsp_layer, window included"},
     KVC_OPTIONS_END};
 
 static enum kvc_status fastkv_check(const struct kvc_values *values, struct kvc_error *error) {

@@ -8,7 +8,7 @@ static const struct kvc_option options[] = {
     {"sinks", KVC_OPTION_INT, "4", 0, 1 << 20, NULL, "first entries, which are always kept"},
     {"lag", KVC_OPTION_INT, "128", 2, 1 << 20, NULL, "entries of a partition; the last partition is always kept"},
     {"scoring", KVC_OPTION_CHOICE, "within", 0, 0, "within|across",
-     "order within each partition, or the scores across all"},
+     "within: entries compete by their rank in their partition; across: by their scores"},
     KVC_OPTIONS_END};
 
 /* Returns the number of entries that are always kept: the first entries, the last complete partition, and the

@@ -128,8 +128,8 @@ const struct kvc_policy_class kvc_policy_morphkv = {
                    "own entries. The first eviction is at the end of the prompt; in the authors' code it is in the "
                    "first decode step.",
     .second_turn = "The ring buffer continues. A turn of fewer than R tokens keeps the rows of earlier queries (with "
-                   "stages=prompt, or beside another decode method, only a turn's own rows vote). After its prompt, "
-                   "the cache is cut to C + R again, and `every` counts from there.",
+                   "stages=prompt, or joined with another decode method, only a turn's own rows vote). After its "
+                   "prompt, the cache is cut to C + R again, and `every` counts from there.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = morphkv_check,

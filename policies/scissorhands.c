@@ -70,8 +70,8 @@ const struct kvc_policy_class kvc_policy_scissorhands = {
     .differences = "Counts are summed over the group. The cache returns to B after every step; the paper evicts many "
                    "entries at once when its buffer is full.",
     .second_turn = "The ring buffers continue. A turn of fewer than `history` tokens keeps the rows of earlier queries "
-                   "(with stages=prompt, or beside another decode method, a turn counts only its own rows). After its "
-                   "prompt, the highest counts are evicted until B entries are left.",
+                   "(with stages=prompt, or joined with another decode method, a turn counts only its own rows). After "
+                   "its prompt, the highest counts are evicted until B entries are left.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,
     .options = options,
     .check = kvc_check_recent,

@@ -55,7 +55,7 @@ static const struct field fields[] = {
      "maximum tokens of an answer, within the limits of the context, --mem and --tokens; -1: no other limit"},
     {"max_completion_tokens", VALUE(max_tokens), C | H | F, SERVE_NO_LIMIT, WIDE, SERVE_LENGTH_UNSAID, "--max-tokens",
      "another name for max_tokens"},
-    {"n", VALUE(n), C | H, 1, SERVE_CHOICES_MOST, 1, "1", "answers to each prompt; answer i uses seed + i"},
+    {"n", VALUE(n), C | H, 1, SERVE_CHOICES_MOST, 1, "1", "number of answers to each prompt; answer i uses seed + i"},
     {"temperature", VALUE(temperature), C | H, 0, 100, 1, "1", "sampling temperature; 0: always the most likely token"},
     {"top_p", VALUE(top_p), C | H, 0, 1, 1, "1",
      "samples from the most likely tokens whose probabilities add up to this value, which must be above 0; 1: off"},
@@ -121,9 +121,9 @@ static const struct field fields[] = {
      "adds `held` to each choice: for each token of prompt and answer, the percentage of the cache's lists that hold "
      "it; `prompt_pieces` and `pieces` are the tokens' texts"},
     {"return_lost", VALUE(return_lost), C | H, 0, 0, 0, "false",
-     "adds `lost` and `layers` to each choice when it ends. `lost` is, for each token, 0 if the cache still holds it, "
-     "else the number of tokens computed when no list held it any more. `layers` says which part of each layer's lists "
-     "hold the token"},
+     "adds `lost` and `layers` to each choice when it ends. `lost` is, for each token, 0 if the cache still holds it; "
+     "otherwise it is the number of tokens that the session had computed when no list held the token any more. "
+     "`layers` says what part of each layer's lists holds the token"},
     {"return_progress", VALUE(return_progress), C | H, 0, 0, 0, "false",
      "in a stream, adds chunks with `prompt_progress` while the prompt is computed. `total`, `cache` (taken from a "
      "cached session) and `processed` are numbers of tokens; `time_ms` is the time so far"},
@@ -132,8 +132,8 @@ static const struct field fields[] = {
     {"chat_template_kwargs", VALUE(template_values), H | F, 0, 0, 0, "none",
      "further variables for the template, as an object: {\"enable_thinking\": false}"},
     {"special_content", VALUE(special_content), H | F, 0, 0, 0, "false",
-     "parses control tokens in messages and variables; then the author of a message can end a turn and begin another "
-     "turn"},
+     "parses control tokens in messages and variables. Use it only with trusted texts: a control token can end a turn "
+     "and begin another"},
     {"special", VALUE(special), C | T | F, 0, 0, 1, "true",
      "parses control tokens in the text, such as <|im_end|>; false: they are plain text"},
     {"reasoning_effort", VALUE(reasoning_effort), H | F, 0, 0, 0, "none", "a variable for the template"},

@@ -274,8 +274,8 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
         {CLI_COUNTS, 0, "batch", "B,..", "numbers of sessions that decode together", &a.batches, 1, 4096, NULL},
         {CLI_FLAG, 0, "fill", NULL,
          "fill the caches with random entries instead of computing a prompt. The policy's prompt stage then uses "
-         "random queries. Only decode is timed. With --gen 0 the prompt stage is timed instead, together with the "
-         "attention of the last --chunk rows if the stage reads queries",
+         "random queries. Only decode is timed. With --gen 0 only the prompt stage is timed; if it reads query "
+         "vectors, its time includes the attention of the last --chunk tokens",
          &a.fill, 0, 0, NULL},
         {CLI_INT, 0, "repeat", "N", "number of prefills of each policy", &a.repeat, 1, 1000, NULL},
         {CLI_FLAG, 0, "ops", NULL,
@@ -284,21 +284,20 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
          "product of a BLAS library",
          &a.ops, 0, 0, NULL},
         {CLI_CHOICE, 0, "table", "TABLE",
-         "measure a group of operations instead of a model, or (prompt) the operations of a prefill with the first "
-         "policy",
+         "measure a group of operations instead of a model; prompt: the operations of a prefill with the first policy",
          &a.table, 0, 0, tables},
         {CLI_TEXT, 0, "beside", "NAME",
-         "with --ops or --table: time the same calls on this second backend, too; exit status 1 if any is slower than "
-         "there",
+         "with --ops or --table: also time the same calls on this second backend; the exit status is 1 if a call is "
+         "clearly faster on it",
          &a.beside, 0, 0, NULL},
         {CLI_TEXT, 0, "only", "OPERATION", "with --ops or --table: measure only this operation", &a.only, 0, 0, NULL},
         {CLI_FLAG, 0, "quick", NULL,
          "with --ops or --table: call everything once, at small shapes, to see that it runs", &a.quick, 0, 0, NULL},
         {CLI_INT, 0, "entries", "N",
          "with --table select: entries of the cache. With --ops: instead of single shapes, measure one layer of a "
-         "model with eight billion parameters whose cache has N entries. Measured are a decode step (linear layers, "
-         "and attention over heads with different numbers of entries), the prefill of a chunk, and the selection of a "
-         "prompt stage; 0: off",
+         "model with eight billion parameters whose cache has N entries. This times a decode step (linear layers, and "
+         "attention over heads with different numbers of entries), the prefill of a chunk, and a prompt stage's "
+         "selection. 0: off",
          &a.entries, KVC_MEASURE_LEAST, KVC_MEASURE_MOST, NULL},
         {CLI_INT, 0, "seed", "S", "seed of the tokens and of the weights of --shape", &a.seed, 0, 9007199254740992.0,
          NULL},

@@ -23,7 +23,7 @@ static int print_prefill(const struct bench *bench, const struct bench_prefill *
     char text[32];
     int status;
 
-    printf("\nPrefill%s, median of %lld; peak and kept bytes beside one full layer; hidden states\n",
+    printf("\nPrefill%s, median of %lld (layer + kept: one full layer and the kept entries)\n",
            bench->a->fill ? " with synthetic entries" : "", (long long)bench->a->repeat);
     for (size_t i = 0; i < count; i++) {
         const struct bench_prefill *p = &prefill[i], *first = &prefill[i - i % specs];
@@ -136,9 +136,9 @@ static int print_formulas(const struct bench *bench, const struct bench_prefill 
     char text[32];
     int status;
 
-    printf("\nCounted numbers beside the predictions of the methods' formulas: entries kept after the prompt,\n"
-           "the peak of cache and state in prefill, cache bytes read per token; \"<=\": the prediction is an\n"
-           "upper bound, because the data decides\n");
+    printf("\nCounted numbers, compared with the predictions of the methods' formulas: entries kept after the\n"
+           "prompt, the peak of cache and state in prefill, cache bytes read per token. \"<=\": the prediction\n"
+           "is an upper bound, because the number depends on the data\n");
     for (size_t i = 0; i < prefills; i++) {
         const struct bench_prefill *p = &prefill[i];
         const struct bench_decode *d = NULL;

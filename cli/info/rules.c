@@ -31,8 +31,8 @@ const struct info_rule info_words[] = {
     {"a_ij", "attention probability of key j for query i, in one layer and query head: the softmax of s_ij in float32, "
              "over all entries that query i attended to and over the head's attention sink, if the model has sinks. "
              "s_ij = (q_i . k_j) / sqrt(d); a model may have its own scale in place of 1 / sqrt(d), and a soft cap"},
-    {"sinks elsewhere", "the softmax by which select methods choose, also of estimated scores, includes the attention "
-                        "sink as a_ij does. Two other softmaxes cover entries alone, without the sink: that of "
+    {"sinks elsewhere", "the softmax by which select methods choose includes the attention sink, as a_ij does, even if "
+                        "the scores are estimates. Two other softmaxes cover entries alone, without the sink: that of "
                         "keyformer (with noise and a temperature) and that of morphkv with scores=logits. A sink has "
                         "no key, so it gets no noise and cannot be evicted. In these two softmaxes, each query's votes "
                         "add up to 1"},
@@ -49,13 +49,14 @@ const struct info_rule info_stage_rules[] = {
 
 const char info_joining[] =
     "Join methods of different stages with +, as in snapkv:budget=512+morphkv:budget=256. Each stage has at most one "
-    "method. A method with both a prompt and a decode stage gives up one of the two if a joined method has only that "
-    "one. The method fastkv gives up its prompt stage if a joined method needs this stage. The methods rocketkv and "
-    "rocketkv-mt act in both of their stages or not at all. If two other methods need the same stage, the policy is "
-    "refused, and the error names both; the option stages= can limit one of them to its other stage. The methods take "
-    "and fastkv cannot be joined, because fastkv must see the whole prompt. If a prompt method is joined, a decode "
-    "method still counts the last positions as recent, although the prompt method may have evicted entries there. Then "
-    "morphkv holds fewer entries, while h2o, keyformer and scissorhands keep more entries with high scores.";
+    "method. If a joined method has only a prompt stage or only a decode stage, a method with both stages gives up "
+    "that stage. The method fastkv gives up its prompt stage if a joined method needs this stage. The methods rocketkv "
+    "and rocketkv-mt act in both of their stages or not at all. If any other two methods need the same stage, the "
+    "policy is refused, and the error names both; the option stages= can limit one of them to its other stage. The "
+    "methods take and fastkv cannot be joined, because fastkv must see the whole prompt. If a prompt method is joined, "
+    "a decode method still counts the last positions as recent, although the prompt method may have evicted entries "
+    "there. Then morphkv holds fewer entries, while h2o, keyformer and scissorhands keep more entries with high "
+    "scores.";
 
 const struct info_rule info_rules[] = {
     {"Groups decide together.", "Each key-value head has one selection. An entry's score is the sum of its scores over "
@@ -105,11 +106,11 @@ const struct info_rule info_rules[] = {
      "come first. In a layer whose rows attend to the last W positions only, an entry expires when no later row can "
      "attend to it. Expired entries are removed before a method chooses, so a budget is spent on entries that can "
      "still be read. For rule 5 only entries that are not expired count, and N is at most W - 1. Until a method evicts "
-     "from the layer, and with methods that only select, expired entries are removed 256 at a time, at the front of "
-     "the list, and results are bit-identical to those of keeping them. After that they are removed one by one: before "
-     "each choice, at the end of a prompt, and before a step at each 256th position. The method lacache chooses before "
-     "the step, so it does not count the entry that expires after this step's row as expired. In the method take, one "
-     "layer chooses for the layers below. If this layer has a sliding window and a layer below attends further back, "
-     "it chooses among all entries that it holds, expired ones included. Layers with sliding windows then drop the "
-     "expired entries of this choice."},
+     "from the layer (select methods never do), expired entries are removed from the front of the list, 256 at a time, "
+     "and results are bit-identical to those without removal. After that, all expired entries are removed before each "
+     "choice, at the end of a prompt, and before the step at every 256th position. The method lacache chooses before "
+     "the step's row is appended. The entry that expires with this row still counts as present then. In the method "
+     "take, one layer chooses for all lower layers. If this layer has a sliding window and a lower layer attends "
+     "further back, it chooses among all entries that it holds, expired ones included. Layers with sliding windows "
+     "then drop the expired entries of this choice."},
     {NULL, NULL}};

@@ -330,8 +330,8 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
         {CLI_CHOICE, 0, "math", "MATH", "arithmetic of whole runs; with int8 the bundled model is converted to q8_0",
          &a.common.math, 0, 0, "float|int8|int16"},
         {CLI_CHOICE, 0, "against", "WHAT",
-         "ref: run ref beside the backend and compare value by value. stored: compare with the stored hashes of ref, "
-         "and run ref only if they differ or are missing",
+         "ref: run ref as well, and compare value by value. stored: compare with the stored hashes of ref, and run ref "
+         "only if they differ or are missing",
          &a.against, 0, 0, "ref|stored"},
         {CLI_INT, 0, "effort", "N", "multiplies the number of shapes per operation; 0: very few shapes", &a.effort, 0,
          1000, NULL},
@@ -342,9 +342,10 @@ int kvc_cli_verify(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "threads", "N", "threads; 0: one per core", &a.common.threads, 0, 1024, NULL},
         CLI_RANKS_OPTION(&a.common),
         CLI_KV_TYPE(&a.common.cache_type),
-        {CLI_INT, 0, "chunk", "N", "rows of a prompt computed at once", &a.common.chunk, 1, 65536, NULL},
-        {CLI_TEXT, 0, "write-hashes", "FILE", "run only ref, and write the hashes that --against stored reads",
-         &a.write, 0, 0, NULL},
+        {CLI_INT, 0, "chunk", "N", "prompt tokens computed at once", &a.common.chunk, 1, 65536, NULL},
+        {CLI_TEXT, 0, "write-hashes", "FILE",
+         "run only ref, and write its hashes to FILE; --against stored reads hashes.txt in the data folder", &a.write,
+         0, 0, NULL},
         CLI_OUTPUT_OPTIONS(&a.common),
         {.kind = CLI_END}};
     int status;

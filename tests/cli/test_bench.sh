@@ -5,7 +5,7 @@ not_in_valgrind
 
 # formulas WHAT: checks the last table of $work/out.
 formulas() {
-    sed -n '/^Counted numbers beside/,/^Cache bytes/p' "$work/out" >"$work/table"
+    sed -n '/^Counted numbers/,/^Cache bytes/p' "$work/out" >"$work/table"
     that "$1: every method is there" [ "$(grep -c 'B .*\(%\|within\)' "$work/table")" -ge 20 ]
     narrow
     that "$1: formulas hold" [ -z "$(grep -o '[+-][0-9][0-9.]* %' "$work/table" | awk '$1 > 1.0 || $1 < -1.0')" ]
