@@ -48,8 +48,8 @@ KVC_MEASURE(window_moments, 1, variant) {
                                                                        .totals = totals});
 }
 
-/* Variants: attention probabilities of one query; those of a chunk of queries; keyformer's noisy probabilities of one
- * query. */
+/* Variants: attention probabilities of one query; attention probabilities of a chunk of queries; keyformer's noisy
+ * probabilities of one query. */
 KVC_MEASURE(accumulate, 3, variant) {
     static const struct kvc_noise noise = {.seed = 1, .layer = 3, .tau = 1.5f};
     const uint32_t queries = variant == 1 ? 64 : 1;

@@ -182,8 +182,8 @@ static enum kvc_status converse_unseen(struct needle_task *task, const char *spe
     return status;
 }
 
-/* Sets questions->context to the length of the common prefix of two token lists: the text's, and that of text and
- * question together. */
+/* Sets questions->context to the length of the common prefix of two token lists: the tokens of the text, and the tokens
+ * of text and question together. */
 static enum kvc_status count_context(const struct needle_task *task, const struct needle_text *text,
                                      struct questions *questions, struct kvc_error *error) {
     int32_t *tokens = NULL;

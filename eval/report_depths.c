@@ -13,7 +13,8 @@ struct heat { /* a map, for one model, task, policy and question mode */
     double sum[MOST][MOST], count[MOST][MOST]; /* [depth][length] */
 };
 
-/* Returns the index of a value among sorted ones, and inserts it if it is new. Returns MOST if there is no room. */
+/* Returns the index of a value in a sorted array, and inserts the value if it is new. Returns MOST if there is no
+ * room. */
 static size_t place_of(double *values, size_t *count, double value) {
     size_t at = 0;
     while (at < *count && values[at] < value)

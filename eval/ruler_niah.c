@@ -122,7 +122,7 @@ static uint64_t place_of(uint64_t sentences, uint32_t drawn, double depth) {
 }
 
 /* Writes the first words of the essays, repeated if necessary, with the needles between sentences. If depth >= 0, it is
- * the position of the only needle; otherwise each needle has another one of 40 evenly spaced depths. */
+ * the position of the only needle; otherwise each needle has a different depth, one of 40 evenly spaced depths. */
 static bool add_essay(const struct eval_niah *form, struct needles *needles, const struct eval_essays *essays,
                       uint64_t words, double depth, uint64_t *random, struct eval_text *text) {
     uint64_t sentences = 0, sentence = 0;

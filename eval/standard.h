@@ -59,8 +59,8 @@ void eval_run_close(struct eval_run *run);
 int eval_run_samples(struct eval_run *run);
 /* Returns the number of a result's sample over all shards; UINT64_MAX: it belongs to no task. */
 uint64_t eval_unit_number(const struct eval_run *run, const json_t *record);
-/* For --ranks data (ranks.c): eval_ranks_name sets the name of the file with a rank's results (FILE.1of4); the other
- * function collects the results of all ranks on rank 0, in the order of a single process. */
+/* For --ranks data (ranks.c): eval_ranks_name sets the name of the file with a rank's results (FILE.1of4), and
+ * eval_ranks_gather collects the results of all ranks on rank 0, in the order of a single process. */
 int eval_ranks_name(struct eval_run *run);
 int eval_ranks_gather(struct eval_run *run);
 

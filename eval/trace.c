@@ -52,7 +52,7 @@ static size_t lower_bound(const int32_t *positions, size_t count, int64_t positi
     return low;
 }
 
-/* Returns the number of the current moment. Adds the moment unless it is the latest one. */
+/* Returns in *number the index of the current moment. Adds the moment unless it is the latest one. */
 static enum kvc_status moment_now(struct trace *trace, const char *name, size_t *number, struct kvc_error *error) {
     if (trace->moment_count > 0 && strcmp(trace->moments[trace->moment_count - 1].name, name) == 0) {
         *number = trace->moment_count - 1;

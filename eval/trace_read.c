@@ -136,8 +136,8 @@ static double held_share(const json_t *matrix, size_t layer, json_int_t count) {
     return (double)held / ((double)count * (double)json_array_size(row));
 }
 
-/* Finds up to three layers with the highest or the lowest fractions; among equal ones, the lower layers come first. The
- * worst layers exclude those that lost nothing, and the best layers those that hold nothing. */
+/* Finds up to three layers with the highest or the lowest fractions; among equal fractions, the lower layers come
+ * first. The worst layers exclude those that lost nothing, and the best layers those that hold nothing. */
 static size_t extremes(const json_t *end, json_int_t count, bool best, size_t layers[3]) {
     size_t found = 0;
     while (found < 3) {

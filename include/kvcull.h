@@ -612,11 +612,12 @@ void kvc_hash_close(struct kvc_hash *hash);
 /** How to draw the next token. The order is repeat penalty, frequency and presence penalties, bias, top_k, temperature,
  * top_p, min_p. */
 struct kvc_sampler_options {
-    float temperature;    /**< 0 to 100; 0: take the most likely token, of equally likely ones the lowest id */
+    float temperature;    /**< 0 to 100; 0: take the most likely token (among equally likely tokens, the lowest id) */
     int32_t top_k;        /**< draw among the k most likely tokens; 0: all */
     float top_p;          /**< draw among the most likely tokens whose probabilities add up to this; 1: all */
     float min_p;          /**< minimum probability relative to the most likely token; 0: none */
-    float repeat_penalty; /**< divides positive logits of recent tokens and multiplies negative ones; 1: off */
+    float repeat_penalty; /**< positive logits of recent tokens are divided by this number, negative logits are
+                               multiplied by it; 1: off */
     uint32_t repeat_last; /**< number of recent tokens that the repeat penalty applies to */
     uint64_t seed;        /**< the same seed and logits give the same tokens on every machine */
 };

@@ -13,7 +13,8 @@ struct kvc_exposed {
      * current in the calling thread. Returns NULL if the device has failed; the next sync then returns the error. */
     void *(*address)(struct kvc_device *device, struct kvc_span span, size_t bytes);
     bool (*wait)(struct kvc_device *device); /* waits for all queued operations; false: the device has failed */
-    /* Queues the copy of `rows` rows of `bytes` bytes each, which begin to_stride and from_stride bytes apart. */
+    /* Queues the copy of `rows` rows of `bytes` bytes each. The rows begin to_stride bytes apart in the target, and
+     * from_stride bytes apart in the source. */
     void (*copy_rows)(struct kvc_device *device, struct kvc_span to, size_t to_stride, struct kvc_span from,
                       size_t from_stride, size_t bytes, uint32_t rows);
 };

@@ -125,7 +125,7 @@ static inline enum kvc_type kvc_weight_type(const struct kvc_weight *w) {
  * NULL, the operations on all `rows` rows of the batch that do not involve lists. */
 struct kvc_step_shape {
     const struct kvc_lists *lists;
-    uint32_t rows, heads, head_size, places; /* places: stride of the read lists, or 0 if everything is read */
+    uint32_t rows, heads, head_size, places; /* places: stride of the read lists; 0: every entry is read */
     bool rotates;                            /* keys are rotated to cache positions */
     bool compares;                           /* keys are compared with each other (mix_redundancy) */
     bool series;                             /* keys are scored by statistics of all queries (series_scores) */

@@ -11,8 +11,8 @@
  *   holds            the largest value that can safely be stored. With F16 scales it is 65504 times a factor. If scales
  *                    are searched, the factor is below the largest magnitude that quants of both signs have, because
  *                    such a scale may be a tenth larger than needed.
- * `a` is passed through. Plain types are single numbers, which the code handles explicitly. For a block type,
- * everything except its arithmetic is generated from its row.
+ * Every row receives `a` unchanged. Plain types are single numbers, which the code handles explicitly. For a block
+ * type, everything except its arithmetic is generated from its row.
  *
  * KVC_WEIGHT_TYPES are the types of files, which convert can write. KVC_HELD_TYPES exist in memory only: no GGUF file
  * has them, and none is written. Code that multiplies weights uses KVC_ALL_WEIGHT_TYPES, in the order of enum

@@ -18,7 +18,7 @@ struct kvc_planned_keep {
 
 /* A session's evictions. */
 struct kvc_evictions {
-    bool *touched; /* [layers]: evicted from since its blocks were last checked */
+    bool *touched; /* [layers]: entries were evicted since the layer's blocks were last checked */
     bool *thinned; /* [layers]: a method evicted or pruned tokens, so an index no longer implies a position */
     struct kvc_planned_keep *planned; /* [layers] */
     struct kvc_span counts;           /* in runner->counts: where a decode step writes the counts of lists and views */

@@ -65,8 +65,8 @@ struct kvc_session {
     struct kvc_packet kept;
 };
 
-/* Returns the rank that owns a list of a session that several ranks share, where `list` counts the lists of all ranks.
- * *here receives its index among the owner's lists. */
+/* Returns the rank that owns a list of a session that several ranks share, where `list` is the list's index among the
+ * lists of all ranks. *here receives its index among the owner's lists. */
 uint32_t kvc_session_list_owner(const struct kvc_session *session, uint32_t layer, uint32_t list, uint32_t *here);
 /* Frees this rank's part of the session. */
 void kvc_session_free(struct kvc_session *session);

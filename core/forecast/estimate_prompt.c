@@ -72,7 +72,7 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
     } else if (at.method && kvc_estimator_thin(e, l, kept) && ragged == KVC_RAGGED_HEADS) {
         layer->members = layer->heads;
         layer->pool = layer->lists[0] * layer->count[0] + layer->lists[1] * layer->count[1];
-        layer->pool += layer->members / 2 + 1; /* each head rounds its share */
+        layer->pool += layer->members / 2 + 1; /* the number of entries is rounded for each head */
         e->uneven = true;
     }
     if (decode_method == at.method)

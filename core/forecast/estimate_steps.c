@@ -121,7 +121,7 @@ static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint6
         if (to <= layer->count[i] || !layer->lists[i])
             continue;
         if (layer->step_most > layer->count[i] && layer->step_most < to && !layer->members) {
-            layer->count[i] = layer->step_most; /* allocates an extra slot first, as lists that grow no further do */
+            layer->count[i] = layer->step_most; /* first allocates an extra slot, like lists that grow no further */
             kvc_ledger_reserve(&e->ledger, l, 0);
         }
         layer->pool += layer->members * (to - layer->count[i]);
@@ -211,9 +211,9 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
     }
 }
 
-/* Returns true if lengths alone determine how many entries a layer's window evicts from thinned lists. Otherwise the
- * activations decide which of the lists' entries have expired. Lengths suffice if the method evicts one entry for each
- * new entry. */
+/* Returns true if lengths alone determine how many entries a layer's window evicts after a method has evicted from the
+ * lists. Otherwise the activations decide which of the lists' entries have expired. Lengths suffice if the method
+ * evicts one entry for each new entry. */
 static bool is_exact(const struct kvc_estimator *e, uint32_t l, uint64_t steps) {
     const struct kvc_method_layer at = decoder(e, l);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
@@ -246,7 +246,7 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
             layer->touched = layer->touched || thinned(e, l, whole, steps, first);
         }
         const bool grows_again = layer->members || (layer->lists[0] && layer->lists[1]) || kvc_estimator_window(e, l);
-        if (layer->touched && grows_again) /* some lists grow after they or other lists were thinned */
+        if (layer->touched && grows_again) /* some lists grow after entries of them or of other lists were evicted */
             kvc_ledger_order(ledger, l);
     }
     grow_all(e, first, steps);

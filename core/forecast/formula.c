@@ -217,7 +217,7 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
         if (course.held > (double)course.after)
             course.after = (uint64_t)(course.held + 0.5);
         if (course.uneven) {
-            course.held += 0.5; /* each list rounds its share */
+            course.held += 0.5; /* the number of entries is rounded for each list */
             formula->entry_kind = formula->read_kind = KVC_EXPECTED_MOST;
         }
         formula->entries += course.held * course.lists;

@@ -1,4 +1,5 @@
-/* ledger.h - counts the bytes of a cache in a dry run: lists grow, are thinned and shrink without being allocated. */
+/* ledger.h - counts the bytes of a cache in a dry run: lists grow, lose entries (are thinned) and shrink, but are never
+ * allocated. */
 #ifndef KVC_CORE_FORECAST_LEDGER_H
 #define KVC_CORE_FORECAST_LEDGER_H
 

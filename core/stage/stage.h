@@ -33,7 +33,8 @@ struct kvc_stage {
     bool evicted;
     bool cleared;    /* expired entries of the layer's sliding window have been evicted */
     bool observes;   /* the method only observes and must not evict */
-    bool decides;    /* the method chooses for a lower layer that sees more; until then expired entries are kept */
+    bool decides;    /* the method chooses for a lower layer that sees more entries; until it has done so, expired
+                      * entries are kept */
     bool plans;      /* true: the method plans, before a decode step, which entries the step will keep */
     uint32_t coming; /* entries for which buffers are reserved, although they are not appended yet */
     /* results: */

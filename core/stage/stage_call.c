@@ -154,7 +154,7 @@ enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error 
     enum kvc_status status = run_observers(stage, MEMBER(observe_prompt), error);
     if (status == KVC_OK)
         status = run_owner(stage, KVC_STAGE_PROPAGATE, MEMBER(propagate), true, error);
-    /* results of a thinned list need not be bit-identical to the results of a complete list */
+    /* after a method has evicted, results need not be bit-identical to those of a complete list */
     if (status == KVC_OK && stage->session->evictions.thinned[stage->layer])
         status = kvc_expired_clear(stage, error);
     return status == KVC_OK ? run_owner(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;

@@ -35,7 +35,7 @@ void kvc_grammar_close(struct kvc_grammar *grammar);
 enum kvc_grammar_match {
     KVC_GRAMMAR_WRONG, /**< no text of the grammar begins with it */
     KVC_GRAMMAR_BEGUN, /**< it is the beginning of a text of the grammar, but not a whole text */
-    KVC_GRAMMAR_WHOLE  /**< it is a text of the grammar; it may also be the beginning of longer ones */
+    KVC_GRAMMAR_WHOLE  /**< it is a text of the grammar; it may also be the beginning of longer texts */
 };
 /** Compares text [bytes] with a grammar. The text may end within a character. KVC_GRAMMAR_WRONG may
  * also mean that the comparison takes too many steps, or that the text ends within a rare character. Fails with

@@ -89,7 +89,7 @@ struct kvc_stage_info {
     uint64_t held;     /**< N: entries of the longest head when the turn's prompt was complete, as if token pruning had
                             dropped no rows of this layer */
     uint64_t after;    /**< entries of the longest head after the prompt stage; 0 before it */
-    uint64_t now;      /**< tokens processed by the session, those of this step or chunk included */
+    uint64_t now;      /**< tokens processed by the session, including those of this step or chunk */
     uint64_t step;     /**< decode steps since the last prompt, this one included; 0 in the prompt stage */
     uint64_t entries;  /**< entries of the longest head now; an upper bound after a decode stage has evicted. In stages
                             that evict, expired entries (those that no later row can attend to) are not counted. The
@@ -179,10 +179,10 @@ enum kvc_entry_kind {
 /** Sets scores per list from the entries alone, without a query. */
 enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,
                                        struct kvc_scores *scores, struct kvc_error *error);
-/** Sets scores per list as LagKV does (arXiv:2504.04704; docs/reference/methods/lagkv.md): the spread of a key's and a
- * value's channels, each normalized by the range of the next partition of `lag` entries. The score is the entry's rank
- * within its partition, or with `across` the spread itself. Indices below `first`, the last whole partition and the
- * entries after it get the score `lag`, more than any other. */
+/** Sets scores per list as LagKV does (arXiv:2504.04704; docs/reference/methods/lagkv.md), from the standard deviation
+ * of a key's and a value's channels, each normalized by the range of the next partition of `lag` entries. The score is
+ * the entry's rank within its partition, or with `across` the value that is ranked. Indices below `first`, the last
+ * whole partition and the entries after it get the score `lag`, more than any other. */
 enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, uint32_t lag, bool across,
                                      struct kvc_scores *scores, struct kvc_error *error);
 

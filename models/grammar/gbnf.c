@@ -140,7 +140,7 @@ static void write_node(struct writer *writer, uint32_t index) {
     }
 }
 
-/* Writes the groups that `root` needs. A group may add further ones. */
+/* Writes the groups that `root` needs. A group may add further groups. */
 static enum kvc_status write_pattern(struct gbnf *gbnf, struct kvc_regex *regex, struct kvc_error *error) {
     struct writer writer = {.gbnf = gbnf, .regex = regex, .groups = malloc(gbnf->node_count * sizeof(uint32_t))};
     struct gbnf_rule *root = &gbnf->rules[kvc_gbnf_find(gbnf, "root", 4)];

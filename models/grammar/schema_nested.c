@@ -34,7 +34,7 @@ static bool is_required(const json_t *required, const char *key) {
     return false;
 }
 
-/* Collects the members in the schema's order, then required ones without a schema of their own. */
+/* Collects the members in the schema's order, then required members without a schema of their own. */
 static bool collect(struct schema *schema, const json_t *node, const struct schema_place *at, struct member *members,
                     size_t *count) {
     const json_t *required = json_object_get(node, "required"), *more = json_object_get(node, "additionalProperties");

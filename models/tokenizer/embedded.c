@@ -1,5 +1,5 @@
-/* embedded.c - reads a tokenizer from the whole tokenizer.json that a GGUF file may contain, and from the few keys
- * beside it. models/convert/text.c writes them. */
+/* embedded.c - reads a tokenizer from the whole tokenizer.json that a GGUF file may contain, and from a few other keys.
+ * models/convert/text.c writes them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* folder.c - reads a tokenizer from a Hugging Face folder: tokenizer.json or tokenizer.model, and the small files
- * beside it. */
+/* folder.c - reads a tokenizer from a Hugging Face folder: tokenizer.json or tokenizer.model, and the small files next
+ * to it. */
 #include "models/files/json.h"
 #include "models/files/map.h"
 #include "models/tokenizer/json.h"

@@ -1,5 +1,5 @@
-/* json.c - reads tokenizer.json: vocabulary, merges, added tokens. steps.c reads the processing steps, folder.c the
- * files beside it. Uses jansson. */
+/* json.c - reads tokenizer.json: vocabulary, merges, added tokens. steps.c reads the processing steps, and folder.c
+ * reads the files next to tokenizer.json. Uses jansson. */
 #include "models/tokenizer/json.h"
 
 #include <stdlib.h>

@@ -17,7 +17,7 @@ enum kvc_status kvc_tokenizer_from_bytes(const char *data, size_t bytes, const c
 bool kvc_folder_path(const char *folder, const char *name, struct kvc_text *path);
 /* Loads a JSON file of a folder. *root is NULL if there is no such file. */
 enum kvc_status kvc_folder_json(const char *folder, const char *name, json_t **root, struct kvc_error *error);
-/* Reads tokenizer.model at `path`, and the tokens that files beside it add. */
+/* Reads tokenizer.model at `path`, and the tokens that files next to it add. */
 enum kvc_status kvc_tokenizer_from_pieces(const char *path, const char *folder, uint64_t vocab,
                                           struct kvc_tokenizer **tokenizer, struct kvc_error *error);
 
