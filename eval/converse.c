@@ -17,7 +17,7 @@ struct dialogue {
     int32_t pending;            /* the previous answer's last token, if the session has not computed it; -1: none */
     uint64_t read_bytes, steps; /* values at the start of this turn */
     struct kvc_session *text;   /* for EVAL_REQUESTS: a session that has read only the text, to be forked for later
-                                 * requests; NULL: it   has not read it yet */
+                                 * requests; NULL: no session has read the text yet */
     struct eval_computed *computed;
 };
 

@@ -93,7 +93,7 @@ static void add_record(struct places *places, json_t *record) {
 
 #define ORDER(a, b) ((a) > (b)) - ((a) < (b))
 
-/* Sorts by table, then by row. Depths have a table for each policy and question mode. */
+/* Sorts by table, then by row. Scores by depth have a table for each policy and question mode. */
 static int in_order(const void *a, const void *b) {
     const struct place *x = a, *y = b;
     const bool depths = x->grid == BY_DEPTH;

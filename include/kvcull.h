@@ -180,8 +180,8 @@ struct kvc_engine_options {
     struct kvc_ranks *ranks; /**< processes among which the engine's models are sharded; NULL: this process only */
     const char *trace; /**< a file that receives a hash of the output of each operation, for `kvcull trace compare`;
                             rank N > 0 writes to the file with ".rankN" added; NULL: no trace */
-    const char *trace_values; /**< the outputs whose values are written, too: "all" or "POSITION[:LAYER[:OPERATION]]",
-                                   with * for any number; NULL: none */
+    const char *trace_values; /**< the outputs whose values are written in addition to the hash: "all" or
+                                   "POSITION[:LAYER[:OPERATION]]", with * for any number; NULL: none */
 };
 
 /** Uses of memory that the engine counts separately. */
@@ -407,7 +407,7 @@ enum kvc_status kvc_detokenize(const struct kvc_model *model, const int32_t *tok
  * token. */
 enum kvc_status kvc_token_bytes(const struct kvc_model *model, int32_t token, bool first, char *text, size_t capacity,
                                 size_t *bytes, struct kvc_error *error);
-/** Returns true if the model's files name the token as an end: eos, or one of the further end tokens in
+/** Returns true if the model's files name the token as an end token: eos, or one of the other end tokens in
  * generation_config.json, config.json and tokenizer.ggml.eot_token_id, eom_token_id, eog_token_id. */
 bool kvc_token_ends_turn(const struct kvc_model *model, int32_t token);
 

@@ -108,8 +108,8 @@ KVC_INLINE float kvc_max(float a, float b) { return a > b ? a : b; }
                 (lane)[kvc_i] = (lane)[kvc_i] + (lane)[kvc_i + kvc_w];                                                 \
     } while (0)
 
-/* Rounds to the nearest integer, halves to even, for |x| <= 2^22: near 1.5 * 2^23 neighbouring floats differ by 1.
- * (-0.5, -0] gives +0. */
+/* Rounds to the nearest integer, halves to even, for |x| <= 2^22. This works because near 1.5 * 2^23 neighbouring
+ * floats differ by 1. (-0.5, -0] gives +0. */
 #define KVC_ROUND_MAGIC 12582912.0f
 KVC_INLINE float kvc_rint(float x) { return (x + KVC_ROUND_MAGIC) - KVC_ROUND_MAGIC; }
 
@@ -428,7 +428,7 @@ KVC_INLINE kvc_i8 kvc_q8_quant(float x, float scale) {
  * 32 quants or one half of it; the halves are processed in order. For each piece, I is the sum of weight quants times
  * activation quants and S the sum of the activation quants. Both are integers, exact in any order. With the
  * activations' scale x, lane = kvc_int8_add(w, x, I, lane) and, if there is a minimum, lane = kvc_int8_take(m, x, S,
- * lane). The lanes are added pairwise: 4, 2, 1. */
+ * lane). The lanes are added pairwise: first lanes at a distance of 4, then 2, then 1. */
 #define KVC_INT8_BLOCK 32
 #define KVC_INT8_LANES 8
 #define KVC_INT8_LEAST 0x04000000u /* 2^-119 */

@@ -92,7 +92,7 @@ static void scramble(struct kvc_verify *v, uint32_t *order, uint32_t n) {
 
 #define BLOCKS_IN_TILE (KVC_TILE / KVC_BLOCK)
 
-/* Draws a number of entries: near tile edges, none, one, or any. */
+/* Draws a number of entries: close to a multiple of the tile size, 0, 1, or any number. */
 static uint32_t draw_count(struct kvc_verify *v, uint32_t slots) {
     static const uint32_t edges[] = {0,   1,   2,   31,  32,  33,  63,  65,  128, 255,
                                      256, 257, 258, 511, 512, 513, 767, 768, 1024};

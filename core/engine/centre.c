@@ -2,8 +2,8 @@
  * around a point far from zero. The differences from the mean are smaller, and rounding them to a few bits loses less.
  * All scores of a query change by the same number, so attention stays the same, unless the model caps its scores or has
  * attention sinks. A session has centres if its keys have a rotated type and no method reads whole keys
- * (kvc_policy_centres). In a model with caps or sinks they stay unused, because forecasts do not know about caps and
- * sinks. */
+ * (kvc_policy_centres). In a model with caps or sinks, the centres stay unused, because forecasts do not know about
+ * caps and sinks. */
 #include "core/engine/centre.h"
 
 #include "core/base/assert.h"

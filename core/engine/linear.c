@@ -9,7 +9,7 @@
 #include "core/engine/runner.h"
 
 /* Returns true if the weight is stored in blocks of integers. --math int8 multiplies these weights as integers. --math
- * int16 does so with all others, which are plain floats or FP8. */
+ * int16 multiplies all other weights (plain floats or FP8) as integers. */
 static bool is_int8(const struct kvc_weight *w) {
     return kvc_weight_type(w) >= KVC_Q8_0 && kvc_weight_type(w) < KVC_TYPES;
 }

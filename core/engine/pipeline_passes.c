@@ -105,7 +105,7 @@ uint32_t kvc_pipeline_begin_passes(struct kvc_passing *rows, bool overlap) {
     rows->lead = overlap ? UINT32_MAX : 0;
     for (size_t i = 0; i < rows->count; i++)
         rows->lead = kvc_min_u32(rows->lead, lead_of(rows->sessions[i]));
-    /* overlapping passes have the rows that a layer computes at once, so rows are computed as without a pipeline
+    /* an overlapping pass has as many rows as a layer computes at once, so rows are computed as without a pipeline
      */
     return rows->lead ? rows->sessions[0]->chunk : UINT32_MAX;
 }

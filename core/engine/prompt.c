@@ -78,7 +78,7 @@ static enum kvc_status load_rows(void *user, const int32_t *tokens, const int32_
 }
 
 /* Checks rows of the pass from `row` on after a layer (-1: before the first). If the caller wants every row's logits,
- * it checks all rows; otherwise only the last row of the pass, which attends to the others. */
+ * all rows are checked; otherwise only the last row of the pass, which attends to the others. */
 static enum kvc_status check_rows(const struct prompt *prompt, int64_t layer, uint32_t row, uint32_t rows,
                                   struct kvc_error *error) {
     const struct kvc_session *session = prompt->session;

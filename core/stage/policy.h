@@ -120,8 +120,8 @@ uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const
 /* Returns how many rows of a prompt reach a layer. */
 uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                          const struct kvc_entry_format *format, uint64_t prompt);
-/* Returns, by the method's formula, the number of entries of a list after the prompt or after `steps` steps: with
- * `whole`, of a list that keeps everything; otherwise the mean of the other lists. */
+/* Returns, by the method's formula, how many entries a list holds after the prompt or after `steps` steps. With
+ * `whole`, it is a list that keeps everything; otherwise the result is the mean of the other lists. */
 double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_t prompt, uint64_t steps);
 /* Returns, by the decode method's formula, the length that an evicting list reaches only within decode steps, for N =
  * `held`. Returns 0 if no method gives a formula. */

@@ -301,9 +301,9 @@ enum kvc_fusion {
     KVC_FUSE_SUM, /**< sum */
     KVC_FUSE_MAX  /**< maximum */
 };
-/** Writes the rows of the newest `count` queries: the step's own (count 1), or the prompt's last. An entry that a query
- * could not see gets 0, or minus infinity among logits. A row whose token was pruned below this layer gets this value
- * for every entry. */
+/** Writes the rows of the newest `count` queries: the step's own query (count 1), or the prompt's last queries. An
+ * entry that a query could not see gets 0, or minus infinity among logits. A row whose token was pruned below this
+ * layer gets this value for every entry. */
 enum kvc_status kvc_stage_ring_write(struct kvc_stage *stage, uint32_t first, uint32_t rows, uint32_t count,
                                      enum kvc_row_kind kind, struct kvc_error *error);
 /** Sets scores per list by combining the newest `filled` rows, by ascending position of their queries, for entries

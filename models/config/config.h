@@ -23,7 +23,7 @@ enum kvc_norms {
     KVC_NORMS_AROUND, /* on the inputs and on the outputs */
     KVC_NORMS_GLM,    /* on the inputs and on the outputs, under other names */
     KVC_NORMS_AFTER,  /* on the outputs */
-    KVC_NORMS_ONE     /* one norm for the inputs of both; the two run in parallel */
+    KVC_NORMS_ONE     /* one norm for the inputs of attention and feed-forward network, which run in parallel */
 };
 
 /* Norms of queries and keys, by the shape of their weights. */

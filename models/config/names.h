@@ -83,7 +83,8 @@ void kvc_expert_tensor(char *name, size_t capacity, bool gguf, const struct kvc_
 void kvc_head_norm_tensor(char *name, size_t capacity, uint32_t layer, const struct kvc_norm_name *norm, uint32_t head);
 /* Writes the name of the layer's attention sinks. */
 void kvc_sinks_tensor(char *name, size_t capacity, bool gguf, uint32_t layer);
-/* Writes the name of a delta net's vector: the factors of the decays (rate), or the bias added before. */
+/* Writes the name of a delta net's vector: the factors of the decays (if `rate` is true), or the biases of the
+ * decays. */
 void kvc_delta_vector(char *name, size_t capacity, bool gguf, uint32_t layer, bool rate);
 /* Returns the router's name without ".weight". */
 const char *kvc_router_stem(bool gguf, const struct kvc_config *config);

@@ -125,7 +125,7 @@ static bool is_huge(const char *integer, size_t digits) {
 /* Returns a copy of the text in which integers of 64 bits or more are real numbers: their last two digits become an
  * exponent. tokenizer_config.json of many models has 10^30 as model_max_length, for "no limit", and jansson refuses the
  * whole text for it. A field that must be an integer then finds a real number. Returns NULL if there is no such
- * integer, or no memory: then *full becomes true. */
+ * integer, or if there is no memory; in the second case *full becomes true. */
 static char *without_huge_integers(const char *text, size_t bytes, bool *full) {
     char *copy = NULL;
     bool quoted = false;

@@ -176,8 +176,8 @@ static struct jinja_value take_named(const struct jinja_call *call, const char *
     return (struct jinja_value){.kind = JINJA_UNSET};
 }
 
-/* Binds the arguments that no parameter has taken. They go to caller, kwargs and varargs if the macro reads these;
- * otherwise they are an error. */
+/* Binds the arguments that no parameter has taken. Such arguments go to caller, kwargs and varargs if the macro reads
+ * these names; otherwise they are an error. */
 static void bind_rest(struct jinja *j, const struct jinja_node *node, const struct jinja_call *call, bool *taken) {
     struct jinja_value varargs = jinja_list(j, JINJA_TUPLE), kwargs = jinja_dict(j, JINJA_DICT);
     if (j->status == KVC_OK && (node->specials & JINJA_CALLER)) {

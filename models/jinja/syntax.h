@@ -149,7 +149,8 @@ void jinja_parse_unexpected(struct jinja_parser *p, const char *wanted);
 /* Running the tree (evaluate.c, execute.c). */
 struct jinja_value jinja_evaluate(struct jinja *j, const struct jinja_node *node);
 struct jinja_value jinja_call_with(struct jinja *j, const struct jinja_node *node, const char *name,
-                                   struct jinja_value value); /* a call; if name is not NULL, with one more argument */
+                                   struct jinja_value value); /* evaluates a call; if `name` is not NULL, with one more
+                                                               * argument */
 struct jinja_value jinja_filtered(struct jinja *j, const struct jinja_node *node, struct jinja_value self);
 enum jinja_flow { JINJA_ON, JINJA_BROKEN, JINJA_CONTINUED };
 enum jinja_flow jinja_execute(struct jinja *j, const struct jinja_node *node);
