@@ -113,7 +113,7 @@ static inline uint64_t kvc_weight_rows(const struct kvc_weight *w) {
 static inline const unsigned char *kvc_weight_row(const struct kvc_weight *w, uint64_t row) {
     return w->experts ? w->expert[row / w->outputs] + row % w->outputs * w->row_bytes : w->data + row * w->row_bytes;
 }
-/* Quantizes rows first .. last - 1 of a weight to w->packed. */
+/* Quantizes rows `first` .. `last` - 1 of a weight to w->packed. */
 typedef void kvc_pack_rows(const struct kvc_weight *w, size_t first, size_t last);
 
 /* Adds `bytes`, which may be negative, to the device's memory count of that kind. */
@@ -130,8 +130,8 @@ void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *for
 #define KVC_BYTES(result, name, arguments) result kvc_cpu_##name arguments;
 #include "core/base/ops.def"
 
-/* Fill the table with the operations of an instruction set. SIMD code replaces entries of the reference's table. ref is
- * the build with fused multiply-adds if the CPU has them. */
+/* Fill the table with the operations of an instruction set. SIMD code replaces entries of the reference's table. If the
+ * CPU has fused multiply-adds, that table comes from the build of ref that uses them. */
 #define KVC_CPU_FILL(NAME, name, build) void kvc_cpu_fill_##name(struct kvc_ops *table);
 KVC_CPU_PATHS(KVC_CPU_FILL)
 #undef KVC_CPU_FILL

@@ -27,7 +27,7 @@ static void linear(struct kvc_device *device, const struct kvc_linear *args) {
     struct kvc_cpu *cpu = (struct kvc_cpu *)device;
     const struct kvc_weight *w = args->w;
     const size_t K = (size_t)w->inputs, N = (size_t)w->outputs, rows = args->rows;
-    bool fits = K <= INT32_MAX && N <= INT32_MAX && rows <= INT32_MAX; /* OpenBLAS counts in int */
+    bool fits = K <= INT32_MAX && N <= INT32_MAX && rows <= INT32_MAX; /* OpenBLAS takes sizes as int */
     if (rows < FAST_ROWS || !fits) {
         cpu->exact_linear(device, args);
         return;

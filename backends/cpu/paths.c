@@ -51,7 +51,8 @@ const char *kvc_cpu_path_name(enum kvc_cpu_path path) { return paths[path].name;
 
 void kvc_cpu_path_fill(enum kvc_cpu_path path, struct kvc_ops *table) { paths[path].fill(table); }
 
-/* All instruction sets of a CPU family share one function: memory limits the speed, so wider vectors would not help. */
+/* All instruction sets of a CPU family pack weights with one function: memory limits the speed, so wider vectors would
+ * not help. */
 kvc_pack_rows *kvc_cpu_path_pack(enum kvc_cpu_path path) {
 #if defined(KVC_X86_SIMD)
     if (path >= KVC_CPU_AVX2)

@@ -29,8 +29,8 @@ static inline size_t stealing_take(struct kvc_cpu *cpu, size_t tasks, unsigned t
     }
 }
 
-/* Returns the task that the thread will most likely take next. A result not below the job's number of tasks means that
- * there is none. */
+/* Returns the task that the thread will most likely take next. If there is none, the result is at least the job's
+ * number of tasks. */
 static inline size_t stealing_next(struct kvc_cpu *cpu, unsigned thread) {
     return thread + kvc_threads_count(cpu->threads) * atomic_load(&cpu->stealing[thread].taken);
 }

@@ -282,7 +282,8 @@ static enum kvc_status cuda_open(const char *path, unsigned index, int threads, 
     *device = NULL;
     if (count == 0)
         return kvc_fail(error, KVC_RESOURCE, "no CUDA device: %s; --backend cpu runs anywhere", why);
-    for (index = path ? 0 : index; path && index < (unsigned)count; index++) { /* compares parts of names */
+    /* finds the first device whose description contains `path` */
+    for (index = path ? 0 : index; path && index < (unsigned)count; index++) {
         char text[160];
         uint64_t bytes;
         if (cuda_describe((int)index, text, sizeof text, &bytes, NULL) == cudaSuccess && strcasestr(text, path))

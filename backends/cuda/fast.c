@@ -32,7 +32,7 @@ static void fast_linear(struct kvc_device *device, const struct kvc_linear *args
     const float one = 1.0f, zero = 0.0f;
     struct kvc_buffer *workspace;
     at_once = at_once < 1 ? 1 : at_once > N ? N : at_once;
-    if (rows < FAST_ROWS || K > INT32_MAX || N > INT32_MAX || rows > INT32_MAX) { /* cuBLAS counts in int */
+    if (rows < FAST_ROWS || K > INT32_MAX || N > INT32_MAX || rows > INT32_MAX) { /* cuBLAS takes sizes as int */
         kvc_cuda_linear(device, args);
         return;
     }

@@ -1,8 +1,9 @@
 /* attention.h - exact attention over lists of different lengths, in tiles of 256 entries. Each tile is computed from
  * zero, then the tiles are merged.
  *
- * The results of T tiles for row i of the launch and query head g are m and l [rows, H, T], with l = -1 if no entry was
- * visible; o [rows, H, T, d]. */
+ * A tile's results for a query are m, the maximum of the scores; l, the sum of exp(score - m), or -1 if no entry was
+ * visible; and o, the sum of the values weighted by exp(score - m). For T tiles, m and l are [rows of the launch, H,
+ * T], and o is [rows of the launch, H, T, d]. */
 
 #define KVC_ATTENTION                                                                                                  \
     KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const float, q), KVC_SPAN(const kvc_i32, positions),                  \
@@ -35,7 +36,8 @@
  * counts the entries read, or 0. */
 #if KVC_WORKERS != 1
 
-#define KVC_HEADS ((int)(KVC_GROUP / 32)) /* heads at a time: for each, 32 work-items sum exp(s - m) */
+/* number of heads computed at a time; for each head, 32 work-items sum exp(s - m) */
+#define KVC_HEADS ((int)(KVC_GROUP / 32))
 
 /* Memory that a group shares: the addresses of each entry's key and value (0: masked); for each of the current heads,
  * the scores of the entries, which exp(s - m) then replaces, and the 32 lanes of their maximum and sum. */

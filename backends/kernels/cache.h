@@ -133,7 +133,8 @@ KVC_DEVICE kvc_u32 kvc_store_entry(kvc_u32 type, kvc_u32 d, KVC_GLOBAL kvc_u8 *r
 }
 
 /* Appends rows first .. first + stored - 1, as many at a time as a group has work-items for. Grid: (KV heads, blocks of
- * `each` rows). If there are several blocks, append_count must follow, because all groups read the count. */
+ * `each` rows). If there are several blocks, the kernel append_count must run next and add the rows to the count,
+ * because all groups of this kernel read the old count. */
 KVC_GROUP_KERNEL(append)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, k), KVC_SPAN(const float, v), KVC_SPAN(const kvc_i32, positions),
  kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads, KVC_GLOBAL kvc_u32 *status_words, kvc_u32 each) {
@@ -228,7 +229,7 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
     }
 #if KVC_WORKERS == 1
     kvc_u32 from = 0, gone = 0;
-    for (low = 0; low <= kept; low++) { /* slots of evicted entries wait in the workspace */
+    for (low = 0; low <= kept; low++) { /* stores the slots of evicted entries in the workspace */
         for (kvc_u32 end = low < kept ? indices[low] : head.count; from < end;)
             was[gone++] = head.order[from++];
         if (low < kept)
@@ -248,8 +249,8 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
         l_count[h] = kept;
 }
 
-/* Covers the newest `rows` entries. Grid: (runs of channels x runs of entries, heads). On CPUs a work-item fills whole
- * cache lines of a few columns. */
+/* Stores the keys of the newest `rows` entries in state columns. Grid: (runs of channels x runs of entries, heads). On
+ * CPUs a work-item fills whole cache lines of a few columns. */
 KVC_KERNEL(keep_keys)
 (KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, k), kvc_u32 rows, kvc_u32 kv_heads, kvc_u32 d) {
     kvc_u32 across = KVC_COLUMNS_OF(KVC_WORKERS), runs = (d + across - 1) / across, h = KVC_GROUP_ID(1);

@@ -163,7 +163,7 @@ KVC_KERNEL(lag_spread)
         head_size > 1 ? kvc_sqrt(kvc_div(lane[0], (float)(head_size - 1))) : 0.0f;
 }
 
-/* Grid: (partitions, heads). Replaces s by raw for keys. */
+/* Grid: (partitions, heads). Replaces s of each key by the mean of the two softmaxes, of keys and of values. */
 KVC_KERNEL(lag_raw)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 lag, kvc_u32 heads, KVC_SPAN(float, spread), kvc_u32 stride) {
     kvc_u64 p = KVC_GLOBAL_ID();

@@ -202,7 +202,8 @@ struct kvc_int16_tile {
     float x_scale[KVC_INT8_TILE], w_scale[64], w_inverse[64];
     kvc_u32 tops[KVC_INT16_BLOCK / KVC_INT16_STEP][64]; /* the largest magnitude of every 32 weights */
 };
-/* The rows of x from row0 on, and the outputs from n0 on. After the last one, that one is repeated. */
+/* The rows of x from row0 on, and the outputs from n0 on. After the last row or output, that row or output is
+ * repeated. */
 struct kvc_int16_place {
     kvc_u64 row0, rows, n0, count, row_bytes;
     kvc_u32 type;

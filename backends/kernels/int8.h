@@ -206,8 +206,8 @@ struct kvc_int8_tile {
     kvc_i32 x_sum[2][KVC_INT8_TILE];
 };
 
-/* Fills the tile with block b of the rows from row0 on and of the outputs from n0 on. After the last one, that one is
- * repeated. */
+/* Fills the tile with block b of the rows from row0 on and of the outputs from n0 on. After the last row or output,
+ * that row or output is repeated. */
 KVC_DEVICE void kvc_int8_tile_weights(KVC_LOCAL struct kvc_int8_tile *tile, kvc_u32 type, kvc_bytes w,
                                       kvc_u64 row_bytes, kvc_u64 n0, kvc_u64 count, kvc_u64 b) {
     for (kvc_u32 j = KVC_LOCAL_ID(); j < 128; j += KVC_GROUP) {

@@ -452,8 +452,8 @@ KVC_GROUP_KERNEL(cut_reads)
     need = (total * share + 65535) / 65536;
     if (need == 0)
         return;
-    /* Bit 32 tests all keys. The lower bits find the highest key such that the keys from it on have a large enough
-     * sum. */
+    /* The first iteration (bit 32) tests the sum over all keys. The others find the highest key `least` such that the
+     * sum over the keys that are at least `least` is large enough. */
     for (kvc_i32 bit = 32; bit >= 0; bit--) {
         kvc_u32 tried = bit == 32 ? 0u : least | 1u << bit;
         kvc_u64 sum = 0;

@@ -95,8 +95,8 @@ static float spread(const struct lag *w) {
     return w->d > 1 ? kvc_sqrt(kvc_div(kvc_ref_dot(w->t, w->t, w->d), (float)(w->d - 1))) : 0.0f;
 }
 
-/* Computes the softmax of s over the partition's entries. For keys, writes the result to raw; for values, averages it
- * with raw. */
+/* Computes the softmax of s over the partition's entries. For keys, writes the result to the array `raw`; for values,
+ * averages it with `raw`. */
 static void add_side(const struct lag *w, uint32_t first, bool values) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};
     for (uint32_t i = 0; i < w->lag; i++) {

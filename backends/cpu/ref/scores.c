@@ -8,7 +8,7 @@
 struct row {
     struct kvc_view view;
     struct kvc_ref_query *query; /* [G] */
-    float *a, *key;              /* [G, places], undefined if slot is UINT32_MAX; [d] */
+    float *a, *key;              /* [G, places], undefined where `slot` is UINT32_MAX; [d] */
     float *quants;               /* memory for quantized queries */
     uint32_t *slot;              /* [places] */
 };
@@ -113,7 +113,7 @@ static void take_row(const struct kvc_probabilities *w, uint32_t query, uint32_t
     }
 }
 
-/* Returns the sum of entry j's probabilities over the heads from .. to - 1 of the group. */
+/* Returns the sum of entry j's probabilities over the heads `from` .. `to` - 1 of the group. */
 static float row_sum(const struct row *row, uint32_t from, uint32_t to, uint32_t j) {
     float sum = 0.0f;
     for (uint32_t g = from; g < to; g++)

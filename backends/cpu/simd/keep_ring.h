@@ -1,10 +1,10 @@
 /* keep_ring.h - template: finds the entry with the lowest sum over a ring buffer of recent queries, to evict it,
  * without reading all rows of the buffer.
  *
- * A decode step evicts one entry, so only the lowest sum matters. Sums of blocks of rows are stored as well. These add
- * the rows in another order, so they give each entry's sum only up to rounding. The rounding error has a bound: all
- * terms are positive, so a sum of n terms is off by less than n half units in the last place. Only the entries that may
- * have the lowest sum are then summed exactly, in the defined order. */
+ * A decode step evicts one entry, so only the lowest sum matters. Sums of blocks of rows are stored as well. Adding
+ * these block sums gives each entry's sum only up to rounding, because the order of additions differs. The rounding
+ * error has a bound: all terms are positive, so a sum of n terms is off by less than n half units in the last place.
+ * Only the entries that may have the lowest sum are then summed exactly, in the defined order. */
 #ifndef KVC_SIMD_KEEP_RING_H
 #define KVC_SIMD_KEEP_RING_H
 

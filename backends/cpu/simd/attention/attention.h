@@ -70,7 +70,7 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
     return work;
 }
 
-/* Makes a score record for every segment that has one row, if the row sees all entries of its lists. Returns NULL if
+/* Makes a score record (score_memo.h) for every segment whose only row sees all entries of its lists. Returns NULL if
  * there is no such segment. */
 static struct score_memo *plan_memo(const struct attention_job *job) {
     const struct kvc_attention *call = job->call;

@@ -2,9 +2,10 @@
  *
  * The 64 channels of a query stay in eight registers for all keys. Each multiply-add reads its key as a memory operand,
  * so the only other instructions are additions of lanes. The lanes lie side by side in a vector, as in small_batch.h.
- * Eight dot products go through the last three levels of the tree together, beginning as soon as two of them are ready,
- * and only the scores are stored. gemm.h would need 26 loads and six stores for 24 multiply-adds. Keys are dequantized
- * but not packed. For other vector widths, this file defines nothing, because gemm.h then has enough registers. */
+ * The last three levels of the tree that adds the lanes are computed for eight dot products together, beginning as soon
+ * as two of them are ready. Only the scores are stored. gemm.h would need 26 loads and six stores for 24 multiply-adds.
+ * Keys are dequantized but not packed. For other vector widths, this file defines nothing, because gemm.h then has
+ * enough registers. */
 #ifndef KVC_SIMD_ATTENTION_DOTS_H
 #define KVC_SIMD_ATTENTION_DOTS_H
 

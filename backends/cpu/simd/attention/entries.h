@@ -46,7 +46,7 @@ INLINE vf exp_not_above_zero(vf x) {
 }
 
 /* Replaces x [vectors] by exp(x - most). No x may be above `most`. If `lane` is not NULL, also adds vector i of the
- * result to lane[i % LANE_VECTORS], in ascending order of i, multiplied by *places or, if `places` is NULL, by 1. */
+ * result, times *places unless `places` is NULL, to lane[i % LANE_VECTORS], in ascending order of i. */
 INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
     UNROLL
     for (unsigned i = 0; i < vectors; i += 4) {
@@ -232,7 +232,7 @@ static inline void head_keys(const struct head_entries *head, uint32_t place, ui
     }
 }
 
-/* Returns 1 + the highest slot in order [count]. If this is `count`, the first slots are the ones in use. */
+/* Returns 1 + the highest slot in order [count]. If the result is `count`, the slots in use are 0 .. count - 1. */
 static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
     vi top = vi_set(-1);
     int32_t lane[LANES], most = -1;

@@ -152,8 +152,8 @@ INLINE void score_add(vf *sum, const vf *other) {
         sum[i] = vf_add(sum[i], other[i]);
 }
 
-/* Sets s[i * KVC_TILE + 0 .. STRIP - 1] to scale * dot of query i with the strip's keys. `zeros` gives a dot product of
- * zero the correct sign: each lane then begins with +0 instead of its first product. */
+/* Sets s[i * KVC_TILE + 0 .. STRIP - 1] to scale * dot of query i with the strip's keys. If `zeros` is true, each lane
+ * begins with +0 instead of its first product, which gives a dot product of zero the correct sign. */
 INLINE void score_strip(const float *strip, const float *q, size_t depth, size_t unrolled, bool zeros, float scale,
                         float *s) {
     const size_t keys = depth * STRIP, queries = depth * SCORE_QUERIES;
@@ -187,7 +187,7 @@ INLINE void score_strip(const float *strip, const float *q, size_t depth, size_t
     }
 }
 
-/* The loops for d = 64, 96 and 128 are unrolled. The score_zeros functions are for scores that are stored. */
+/* The loops for d = 64, 96 and 128 are unrolled. The score_zeros functions are for scores that policies use. */
 #define SCORE_STRIP(name, zeros, depths)                                                                               \
     static NEVER_INLINE void name(const float *strip, const float *q, size_t depth, float scale, float *s) {           \
         (void)depth;                                                                                                   \
@@ -328,15 +328,15 @@ static void gemm_scores(const float *keys, const float *q, uint32_t count, const
         }
 }
 
-/* The keys of the next tile, `count` of them. Prefetching needs their addresses, because neither keys nor values follow
- * the memory that is being read. */
+/* The `count` keys of the next tile. Prefetching needs their addresses, because neither they nor their values follow
+ * the current tile in memory. */
 struct gemm_ahead {
     const unsigned char *const *keys;
     uint32_t count;
     size_t value_offset, row_bytes;
 };
 
-/* While queries from .. to - 1 of `count` are computed, prefetches the corresponding part of the next tile, and the
+/* While queries `from` .. `to` - 1 of `count` are computed, prefetches the corresponding part of the next tile, and the
  * `floats` floats at o that will be stored next. Prefetching everything at once would fill the processor's line fill
  * buffers. */
 INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_t to, uint32_t count, const float *o,
@@ -350,17 +350,18 @@ INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_
         __builtin_prefetch(o + i, 1);
 }
 
-/* Turns the scores s [count, KVC_TILE] of `count` queries into p, and writes m and l [count]. */
+/* Turns the scores s [count, KVC_TILE] of `count` queries into p = exp(s - m), where m [count] has each query's maximum
+ * score. Writes m, and the sums l [count] of p. */
 static void gemm_softmax(float *s, const struct seen_range *in, uint32_t count, float *m, float *l) {
-    for (uint32_t i = 0; i < count; i++) /* finds all maxima first, so that no query waits for its own */
+    for (uint32_t i = 0; i < count; i++) /* all maxima first, so that no query's exponentials wait for its maximum */
         m[i] = in[i].low < in[i].high ? tile_most(s + (size_t)i * KVC_TILE, in[i].low, in[i].high) : -kvc_infinity();
     for (uint32_t i = 0; i < count; i++)
         l[i] = in[i].low < in[i].high ? softmax_from(s + (size_t)i * KVC_TILE, in[i].low, in[i].high, &m[i]) : 0.0f;
 }
 
-/* Computes one packed tile for `count` queries: m and l [count], and o [count, value_size(d)]. Only the channels of o
- * below d are set. If a query sees nothing, its m is -inf, its l is 0 and its o is not set. s [QUERIES_AT_ONCE,
- * KVC_TILE] is scratch. */
+/* Computes the results (task.h) of one packed tile for `count` queries: m and l [count], and o [count, value_size(d)].
+ * Only the channels of o below d are set. If a query sees nothing, its m is -inf, its l is 0 and its o is not set. s
+ * [QUERIES_AT_ONCE, KVC_TILE] is scratch. */
 static void gemm_tile(const float *keys, const float *values, const float *q, uint32_t count,
                       const struct seen_range *in, size_t d, float scale, float cap, const struct gemm_ahead *ahead,
                       float *s, float *m, float *l, float *o) {

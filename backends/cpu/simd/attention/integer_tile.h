@@ -72,9 +72,9 @@ static void integer_queries_end(const struct kvc_integer_queries *queries, size_
 
 _Static_assert(INTEGERS_QUERIES <= QUERIES_AT_ONCE, "scores of all queries are stored");
 
-/* Computes m [count], l [count] and o [count] of `count` queries over one packed tile. Rows of o are `stride` floats
- * apart. If a query sees no entries, its m is -inf, its l is 0 and its o is undefined. s [QUERIES_AT_ONCE, KVC_TILE] is
- * scratch memory. */
+/* Computes the results (task.h) m [count], l [count] and o [count] of `count` queries over one packed tile. Rows of o
+ * are `stride` floats apart. If a query sees no entries, its m is -inf, its l is 0 and its o is undefined. s
+ * [QUERIES_AT_ONCE, KVC_TILE] is scratch memory. */
 static void integer_tile(const struct integer_work *work, uint32_t count, const struct seen_range *in, float scale,
                          float cap, struct kept_scores keep, float *s, float *m, float *l, float *o, size_t stride) {
     const uint32_t at_once = work->kernels->at_once;

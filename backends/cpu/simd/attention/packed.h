@@ -15,11 +15,11 @@ INLINE void group_to_q8(enum kvc_type type, unsigned char *to, const unsigned ch
     memcpy(to, &magnitude, sizeof magnitude);
 }
 
-#define PACKED_AHEAD 8u /* distance in rows at which rows are prefetched that no earlier call has prefetched */
+#define PACKED_AHEAD 8u /* prefetch distance in rows, for rows that no earlier call has prefetched */
 
 /* Rows of a tile to rewrite, and the rows that are read after them. */
 struct packed_rows {
-    /* `then` [then_count]: the rows that are read afterwards; NULL if unknown */
+    /* then [then_count] are the rows that are read afterwards; NULL if unknown */
     const unsigned char *const *rows, *const *then;
     uint32_t low, high, then_count;
     size_t bytes, then_bytes;
@@ -50,16 +50,16 @@ INLINE void rows_to_q8(enum kvc_type type, size_t group, const struct packed_row
     }
 }
 
-/* Returns the type in which the kernels read entries of this type. */
+/* Returns the type to which keys or values of this type are converted before the kernels read them. */
 INLINE enum kvc_type side_read_type(enum kvc_type type) {
     return type == KVC_F32 || type == KVC_F16 ? type : kvc_type_is_integers(type) ? KVC_Q8_0 : KVC_F32;
 }
-/* Returns the type in which attention reads the entries. */
+/* Returns the type to which entries of this format are converted before the kernels read them. */
 INLINE enum kvc_type read_type(const struct kvc_entry_format *format) {
     const enum kvc_type key = side_read_type(format->key.type), value = side_read_type(format->value.type);
     return key == value ? key : KVC_F32;
 }
-/* Returns true if attention reads the entries as they are stored. */
+/* Returns true if the kernels read the stored entries directly, without conversion. */
 INLINE bool reads_stored(const struct kvc_entry_format *format) {
     return format->key.type == format->value.type && side_read_type(format->key.type) == format->key.type;
 }
@@ -86,16 +86,17 @@ static void rewrite_rows(enum kvc_type type, enum kvc_type read, const struct pa
 
 /* Memory for the rewritten keys of a tile, and for its values after them. */
 struct rewritten {
-    unsigned char *rows;        /* [2 KVC_TILE, row bytes]; NULL if entries are read as they are stored */
+    unsigned char *rows;        /* [2 KVC_TILE, row bytes]; NULL if entries are not rewritten */
     const unsigned char **keys; /* [KVC_TILE] */
-    const unsigned char **from; /* [KVC_TILE]: the values of the tile as they are stored */
+    const unsigned char **from; /* [KVC_TILE]: the addresses of the tile's stored values */
 };
 
 INLINE size_t read_bytes(enum kvc_type read, size_t d) {
     return kvc_round_up(kvc_entry_row_bytes(read, (uint32_t)d), 4);
 }
 
-/* Takes the memory for tiles of these entries. `values` is true if values are rewritten, too. */
+/* Allocates the memory for tiles that are rewritten in the type `read`. `values` is true if their values are rewritten,
+ * too. */
 static void rewritten_lay_out(struct bump *at, enum kvc_type read, size_t d, bool values, struct rewritten *to) {
     to->rows = bump_take(at, (values ? 2 : 1) * KVC_TILE * read_bytes(read, d) + LANES * sizeof(float));
     to->keys = bump_take(at, KVC_TILE * sizeof *to->keys);

@@ -47,7 +47,8 @@ static inline void dequantize_row(enum kvc_type type, float *to, const unsigned 
         vf_store(to + c, entry_part_load(type, row, c, d - c));
 }
 
-/* Keeps a vector in a register if several multiply-adds use it. If only one does, it reads the vector from memory. */
+/* If several multiply-adds use a vector, keeps it in a register. Otherwise the only multiply-add reads it from
+ * memory. */
 INLINE vf held_if(bool several, vf x) { return several ? vf_held(x) : x; }
 
 /* Returns the bytes of one channel, without scales. */

@@ -15,8 +15,8 @@
 INLINE uint32_t whole_lanes(uint32_t n) { return (n + KVC_LANES - 1) / KVC_LANES * KVC_LANES; }
 
 /* Returns the largest score of entries low .. high - 1 (low < high). The range is padded to whole groups of 32 scores:
- * the other scores of the first and last group are set to -inf. The sign of a zero is not defined. If a score is NaN,
- * the result is not defined. */
+ * the other scores of the first and last group are set to -inf. If the maximum is zero, its sign is not defined. If a
+ * score is NaN, the result is not defined. */
 static inline float tile_most(float *s, uint32_t low, uint32_t high) {
     const uint32_t from = low / KVC_LANES * KVC_LANES, to = whole_lanes(high);
     for (uint32_t i = from; i < low; i++)

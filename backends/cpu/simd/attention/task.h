@@ -1,8 +1,9 @@
 /* task.h - template: a task of the attention operation, and the merge of tiles.
  *
  * A unit is a block of rows of one segment, for one KV head. A task computes a whole unit or, if there are too few
- * units for the threads, a range of its tiles. A tile's results are m, l and o. The thread that completes a unit merges
- * its tiles in ascending order. */
+ * units for the threads, a range of its tiles. A tile's results for a query are m, the maximum of the scores; l, the
+ * sum of exp(score - m); and o, the sum of the values weighted by exp(score - m). The thread that completes a unit
+ * merges its tiles in ascending order. */
 #ifndef KVC_SIMD_ATTENTION_TASK_H
 #define KVC_SIMD_ATTENTION_TASK_H
 
@@ -41,11 +42,11 @@ struct attention_job {
     unsigned char *shared; /* tile results of divided units; each unit has shared_bytes bytes */
     size_t shared_bytes, shared_total;
     _Atomic uint32_t *unfinished; /* [units]: number of tasks left; only if units are divided among tasks */
-    size_t cells_most;            /* largest number of tiles times queries of a unit */
+    size_t cells_most;            /* maximum over all units of tiles * queries */
     uint32_t group, d, blocks_most, rows_most, queries_most;
     bool any_gemm, any_integers, split;
-    bool any_rewritten;           /* true if some entries are not read as they are stored */
-    enum kvc_type rewritten_type; /* the largest type in which entries are rewritten */
+    bool any_rewritten;           /* true if some entries are rewritten in another type before use */
+    enum kvc_type rewritten_type; /* the largest type to which entries are rewritten */
     struct score_memo *memo;      /* NULL if there is no score record to fill */
     float scale, cap;
 };
@@ -85,9 +86,9 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     return at.used;
 }
 
-/* Returns the largest distance in bytes between two rows of a read list for which the memory between them is prefetched
- * too. Memory is read faster in order, so this is three rows if the list is dense and its rows are long, otherwise one
- * row. If all entries are read, returns 0. */
+/* Returns the largest distance in bytes between two listed rows at which prefetch_listed also prefetches the bytes
+ * between them: three rows if the read list is dense and its rows are long, because sequential reads are faster,
+ * otherwise one row. If all entries are read, returns 0. */
 static size_t fill_bytes(const struct head_entries *head) {
     const bool dense = (uint64_t)head->places * 8 >= head->count && head->key_bytes >= 256;
     return head->index ? (dense ? 3 : 1) * head->key_bytes : 0;
@@ -128,8 +129,9 @@ INLINE const float *query_of(const struct attention_job *job, const struct atten
     return (const float *)kvc_span_data(job->call->q) + (row * job->call->heads + head) * job->d;
 }
 
-/* Replaces m [tiles, queries] by c = exp(m - M) and the first row of l by L, and writes M to most [queries]. If a query
- * does not see a tile, the tile's m is -inf and its l is 0, which changes nothing. */
+/* M is the maximum of a query's m over all tiles, and L is the sum of c * l, where c = exp(m - M). Replaces m [tiles,
+ * queries] by c and the first row of l by L, and writes M to the array `most` [queries]. If a query does not see a
+ * tile, the tile's m is -inf and its l is 0, which changes nothing. */
 static void merge_sums(const struct tile_results *results, uint32_t tiles, uint32_t queries, float *most) {
     for (uint32_t i = 0; i < queries; i += LANES) {
         const uint32_t n = kvc_min_u32(queries - i, LANES);
@@ -208,8 +210,8 @@ static void merge_unit(const struct attention_job *job, const struct attention_u
     }
 }
 
-/* Writes the range of entries that each row of the unit sees to `rows`, and returns the smallest range that contains
- * all of these. Counts the entries that the rows read. */
+/* Sets rows[r] to the range of entries that row r of the unit sees. Returns the smallest range that contains all these
+ * ranges. Counts the entries that the rows read. */
 INLINE struct seen_range unit_seen(const struct attention_job *job, const struct attention_unit *unit,
                                    const struct head_entries *head, struct seen_range *rows) {
     const struct kvc_attention *call = job->call;
@@ -258,29 +260,28 @@ INLINE void unit_queries(const struct attention_job *job, const struct attention
     }
 }
 
-/* Tiles from .. to - 1 of a unit. */
+/* A task's part of a unit: the tiles `from` .. `to` - 1. */
 struct attention_run {
     const struct attention_job *job;
     struct attention_unit unit;
     struct attention_work work;
-    struct tile_results results; /* results of the unit's tiles, from number `first` on */
+    struct tile_results results; /* results of the unit's tiles; the first of them is that of tile `first` */
     struct head_entries head;
     struct seen_range any; /* the entries that rows of the unit see */
     uint32_t queries, first, tiles, from, to;
-    bool stored;        /* true if entries are read as they are stored; otherwise each tile is rewritten first */
-    enum kvc_type type; /* type in which entries are read */
+    bool stored;        /* true if the kernels read the stored entries; otherwise each tile is rewritten first */
+    enum kvc_type type; /* type of the entries that the kernels read */
     size_t row_bytes, value_offset, stride; /* stride: number of floats of a query's output */
-    /* where the score of the unit's first query and the head's first entry is kept */
+    /* where the scores are kept, from that of the unit's first query and the head's first entry on */
     struct kept_scores keep;
 };
 
-/* A tile: its number, its entries, and those of the next tile, which are prefetched. */
+/* A tile: its number, its entries, and the next tile's entries, which are prefetched. */
 struct attention_tile {
     uint32_t number;
     struct seen_range all; /* the entries that rows of the unit see */
     const unsigned char **keys, **next;
-    uint32_t next_rows, next_count; /* next_rows: number of keys in `next`; next_count: number of those that the kernels
-                                     * prefetch */
+    uint32_t next_rows, next_count; /* number of keys in `next`, and how many of them the kernels prefetch */
 };
 
 /* Opens a task. Returns false if memory runs out. */
@@ -320,8 +321,8 @@ static bool open_run(struct attention_run *run, const struct attention_job *job,
     return true;
 }
 
-/* Finds the entries of the tile after `last`, which is all zeros before the first tile. If entries are not read as they
- * are stored, rewrites them. */
+/* Finds the entries of the tile after `last`, which is all zeros before the first tile. If the kernels cannot read the
+ * stored entries, rewrites them. */
 static struct attention_tile next_tile(struct attention_run *run, uint32_t t, const struct attention_tile *last) {
     const struct seen_range after = seen_in_tile(run->any, (t + 1) * KVC_TILE);
     struct attention_tile tile = {.number = t,
@@ -347,7 +348,8 @@ static void query_ranges(struct attention_run *run, uint32_t t) {
         run->work.in[i] = seen_in_tile(run->work.seen[i / run->job->group], t * KVC_TILE);
 }
 
-/* Compute a tile and write its results to `to`: with integer arithmetic, for many queries, and for few queries. */
+/* Three ways to compute a tile and write its results to `to`: with integer arithmetic, for many queries, and for few
+ * queries. */
 static void tile_of_integers(struct attention_run *run, const struct attention_tile *tile, struct kept_scores keep,
                              struct tile_results to) {
     struct integer_work *integer = &run->work.integer;

@@ -103,7 +103,7 @@ INLINE void wide_prepare_block(kvc_u32 *to, const kvc_i16 *quant, float scale, i
     to[(size_t)(128 + WIDE_HIGH) * TILE_ROWS] = kvc_bits(scale);
 }
 
-/* Prepares the rows of tiles first .. last - 1. */
+/* Prepares the rows of tiles `first` .. `last` - 1. */
 static void wide_prepare(const struct kvc_int8_call *call, size_t first, size_t last) {
     const size_t groups = groups_of(call);
     for (size_t row = first * call->tile_rows; row < kvc_min_u64(last * call->tile_rows, call->rows); row++) {

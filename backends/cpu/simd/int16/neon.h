@@ -37,7 +37,7 @@ INLINE float32x4_t wide_floats(const enum kvc_type type, const unsigned char *gr
     return vmulq_n_f32(floats_of_e4m3(block + 4 + 4 * (i % 32)), scale);
 }
 
-/* Quantizes the first `parts` times 32 weights of a group. These are a block. Returns the block's scale. */
+/* Quantizes the first 32 * parts weights of a group, which form a block. Returns the block's scale. */
 INLINE float wide_block(const enum kvc_type type, kvc_i16 *quant, const unsigned char *group, size_t parts) {
     float32x4_t v[64];
     uint32x4_t most = vdupq_n_u32(0);
@@ -55,7 +55,7 @@ INLINE float wide_block(const enum kvc_type type, kvc_i16 *quant, const unsigned
     return kvc_int16_scale(top);
 }
 
-/* Returns the sum of the first `parts` times 32 products. Four sums of eight products each fit in 32 bits. */
+/* Returns the sum of the first 32 * parts products. Four sums of eight products each fit in 32 bits. */
 INLINE kvc_i64 wide_dot(const kvc_i16 *w, const kvc_i16 *x, size_t parts) {
     int64x2_t total = vdupq_n_s64(0);
     for (size_t b = 0; b < parts; b++, w += 32, x += 32) {
@@ -124,7 +124,7 @@ INLINE void wide_row(const enum kvc_type type, kvc_i16 *quant, float *scale, con
         *scale++ = wide_block(type, quant + k, row, wide_parts(K, k / 256));
 }
 
-/* Quantizes rows first .. last - 1 of activations, which wide_row treats as weights of type F32. */
+/* Quantizes rows `first` .. `last` - 1 of activations, which wide_row treats as weights of type F32. */
 static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last) {
     const size_t K = args->K, blocks = (size_t)kvc_int16_blocks(K);
     const float *x = kvc_span_data(args->x);

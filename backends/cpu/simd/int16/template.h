@@ -6,7 +6,7 @@
 #include "backends/cpu/simd/int16/gemv.h"
 #include "backends/cpu/simd/simd.h"
 
-/* Quantizes rows first .. last - 1 of activations, which are treated as weights of type F32. */
+/* Quantizes rows `first` .. `last` - 1 of activations, which are treated as weights of type F32. */
 static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last) {
     const size_t K = args->K, blocks = (K + 255) / 256;
     const float *x = kvc_span_data(args->x);

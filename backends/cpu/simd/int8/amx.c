@@ -1,5 +1,5 @@
 /* amx.c - the instruction set "amx". AMX tiles compute linear layers in 8 or 15 bits for many rows, where they are
- * faster. Everything else is the code of avx512vnni. */
+ * faster than vectors. Everything else is the code of avx512vnni. */
 #include "backends/cpu/simd/int8/amx/template.h"
 #include "backends/cpu/simd/int8/amx/int16.h"
 #include "backends/cpu/ref/pairs.h"

@@ -25,7 +25,8 @@ INLINE void add_words(iv sum[TILE_ROWS][TILE_VECTORS], const kvc_u32 *code, cons
     }
 }
 
-/* Computes the integer sums of a piece of a block. `start` has the initial values of the rows' sums, or is NULL. */
+/* Computes the integer sums of a piece of a block, which is the weights that share a scale. `start` has the initial
+ * values of the rows' sums, or is NULL. */
 INLINE void piece_sums(iv total[TILE_ROWS][TILE_VECTORS], const kvc_u32 *start, const kvc_u32 *code, const kvc_u32 *x,
                        int rows, int words, int halves, int wide) {
     UNROLL
@@ -53,7 +54,7 @@ INLINE void piece_sums(iv total[TILE_ROWS][TILE_VECTORS], const kvc_u32 *start, 
 INLINE fv float_words(const kvc_u32 *from) { return fv_of_bits(iv_load(from)); }
 INLINE fv float_word(kvc_u32 x) { return fv_of_bits(iv_set((kvc_i32)x)); }
 
-/* Computes one lane of a tile, which has `count` blocks. `kind` is a constant. */
+/* Computes one lane of a tile. The lane has `count` blocks. `kind` is a constant. */
 INLINE void tile_lane(fv f[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc_u32 *w, size_t count, int rows,
                       int kind) {
     const int pieces = KIND_PIECES(kind), codes = CODE_WORDS(kind), words = codes / pieces;

@@ -16,7 +16,7 @@ struct kvc_int8_group {
     float half_scaled[2][8], scaled[8]; /* these sums times the scale, for kvc_int8_take */
 };
 
-/* The type of 15-bit weights in an int16 call. */
+/* The `type` of an int16 call whose weights are already quantized to 15 bits. */
 #define KVC_PACKED KVC_ALL_TYPES
 
 /* A block of 256 activations in 15 bits, for calls with few rows. The last block of a row is padded with zeros. */
@@ -48,17 +48,17 @@ struct kvc_int8_kernels {
     size_t tile_rows;    /* maximum rows of a tile */
     size_t row_step;     /* a tile takes as long as if its number of rows were rounded up to a multiple of this */
     size_t tile_outputs; /* outputs of a panel */
-    /* quantizes rows first .. last - 1 */
+    /* quantizes rows `first` .. `last` - 1 */
     void (*quantize)(const struct kvc_quantize_rows *args, size_t first, size_t last);
     void (*wide_quantize)(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last);
-    /* computes outputs first .. last - 1 */
+    /* computes outputs `first` .. `last` - 1 */
     void (*few_rows)(const struct kvc_int8_call *call, size_t first, size_t last);
-    /* prepared_words returns the size of one tile of prepared rows in words; `prepare` prepares tiles first .. last -
-     * 1. Both are NULL if the kernels prepare nothing. */
+    /* prepared_words returns the size of one tile of prepared rows in words; `prepare` prepares the tiles `first` ..
+     * `last` - 1. Both are NULL if the kernels prepare nothing. */
     size_t (*prepared_words)(const struct kvc_int8_call *call);
     void (*prepare)(const struct kvc_int8_call *call, size_t first, size_t last);
     size_t (*panel_bytes)(const struct kvc_int8_call *call); /* bytes of one thread's scratch memory */
-    /* Multiplies a panel by rows first .. last - 1. */
+    /* Multiplies a panel by rows `first` .. `last` - 1. */
     void (*panel)(const struct kvc_int8_call *call, size_t number, size_t first, size_t last, void *scratch);
 };
 

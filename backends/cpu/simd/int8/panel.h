@@ -5,7 +5,7 @@
  * for as many blocks as the first lane. A block consists of groups of TILE_OUTPUTS words: the codes; the scale of each
  * piece; minus the minimum of each piece. A word of codes holds four bytes, or two 16-bit integers if the type is WIDE.
  *
- * AMX tiles multiply signed bytes, so with TILES codes are the quants themselves. Otherwise codes are unsigned
+ * AMX tiles multiply signed bytes, so with TILES, codes are the quants themselves. Otherwise codes are unsigned
  * (prepare.h). */
 #ifndef KVC_SIMD_INT8_PANEL_H
 #define KVC_SIMD_INT8_PANEL_H

@@ -1,7 +1,7 @@
 /* amx.c - attention over Q8_0 entries in integer arithmetic, with the tile registers of AMX. AMX multiplies signed
  * bytes. A tile register holds the scores of 16 queries and 16 entries, or the outputs of 16 queries and 16 channels.
- * The kernels of avx512vnni.c compute small numbers of queries (most_few). Both files pack values in the same layout.
- * The layouts of keys differ only in the offset of 128. */
+ * The kernels of avx512vnni.c compute up to most_few queries. Both files pack values in the same layout. The layouts of
+ * keys differ only in the offset of 128. */
 #define KEY_BITS 0
 #include "backends/cpu/simd/int8/tiles.h"
 #include "backends/cpu/simd/integers/weights_512.h"
@@ -116,8 +116,8 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
 
 /* ---- values ---- */
 
-/* Multiplies the digits of the weights of 16 queries by one group of channels, over the blocks `of` of entries. Stores
- * the sums to sum [2 digits][2 halves][CELLS]; the high digit comes first. */
+/* Multiplies the digits of the weights of 16 queries by one group of channels, over the blocks of entries that `of`
+ * contains. Stores the sums to sum [2 digits][2 halves][CELLS]; the high digit comes first. */
 INLINE void multiply_values(struct kvc_tiles *t, const kvc_i8 *values, const unsigned char *digits,
                             struct seen_range of, kvc_i32 *sum) {
     TILE_ZERO(t, SUM_0);

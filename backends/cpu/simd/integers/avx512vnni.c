@@ -110,8 +110,8 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
 
 /* ---- values ---- */
 
-/* Computes one group of channels of the outputs of `rows` queries over the packed quads from .. to - 1. A quad is four
- * entries. `rows` is a compile-time constant. */
+/* Computes one group of channels of the outputs of `rows` queries over the packed quads `from` .. `to` - 1. A quad is
+ * four entries. `rows` is a compile-time constant. */
 INLINE void value_rows(const kvc_i8 *values, const unsigned char *digits, uint32_t from, uint32_t to, unsigned rows,
                        const float *unit, size_t units, uint32_t channels, float *o, size_t stride) {
     __m512i sum[VALUE_QUERIES][4];

@@ -394,8 +394,8 @@ static NEVER_INLINE void find_factors(const float *scale, struct seen_range in, 
     to->unit = kvc_value_unit(top);
 }
 
-/* Writes the weights of a query for entries from .. to - 1 to weight [KVC_TILE], in the order of packed values. Writes
- * 0 for blocks of 32 entries of which the query sees none. */
+/* Writes the weights of a query for entries `from` .. `to` - 1 to weight [KVC_TILE], in the order of packed values.
+ * Writes 0 for blocks of 32 entries of which the query sees none. */
 static NEVER_INLINE void find_weights(const float *p, const struct factors *factors, uint32_t from, uint32_t to,
                                       int16_t *weight) {
     const uint32_t low = factors->in.low / 32 * 32, high = (factors->in.high + 31) / 32 * 32;

@@ -220,7 +220,7 @@ struct weights {
 #endif
 };
 
-/* Sets the weights of query r for entries from .. to - 1, which are whole blocks of 32. */
+/* Sets the weights of query r for entries `from` .. `to` - 1, which are whole blocks of 32. */
 static NEVER_INLINE void find_weights(const float *p, const struct factors *factors, struct seen_range in,
                                       uint32_t from, uint32_t to, struct weights *weights, unsigned r) {
     const uint32_t low = in.low / 32 * 32, high = (in.high + 31) / 32 * 32;

@@ -7,8 +7,8 @@
 
 #define TREE_LEVELS 5 /* levels of the tree over 32 lanes */
 
-/* A run multiplies consecutive tiles of rows, all of the same height, by one panel. It computes the lanes of one
- * round. */
+/* A run multiplies consecutive tiles of rows, all of the same height, by one panel. It computes the lanes of one round:
+ * consecutive lanes whose packed weights fit in L2 together. */
 struct run {
     size_t tiles, depth;
     const float *rows;    /* the packed rows of the first tile, beginning with the round's first lane */
@@ -24,8 +24,8 @@ struct run {
     size_t ahead_step;                      /* bytes to prefetch with each lane */
 };
 
-/* The stored sums of one lane, and the sums of earlier lanes that are added to them, nearest first. The next lane is
- * summed at the same time, row by row, so that the loads and stores fit between its multiplications. */
+/* The stored sums of one lane, and the sums of earlier lanes that are added to them, most recent first. The next lane
+ * is summed at the same time, row by row, so that the loads and stores fit between its multiplications. */
 struct merge {
     unsigned adds; /* waiting[0] ... waiting[adds - 1] are added; waiting[adds] receives the result */
     const float *lane;
@@ -108,9 +108,9 @@ INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_
     return steps - 2 * gap * (size_t)rows;
 }
 
-/* Finds the memory in which the sums of 1, 2, 4, 8 and 16 lanes of a tile wait. A sum waits in this round's scratch
- * memory if the lanes that are added to it belong to this round, otherwise in `outer`. The sums of all 32 lanes go to
- * y, whose cache lines are prefetched. */
+/* Finds the memory for the waiting sums of 1, 2, 4, 8 and 16 lanes of a tile, to which later lanes are added. If those
+ * lanes belong to this round, a waiting sum is stored in the round's scratch memory, otherwise in `outer`. The sums of
+ * all 32 lanes go to y, whose cache lines are prefetched. */
 INLINE void tile_places(const int rows, const struct run *r, size_t tile, float *inner, float **waiting) {
     float *outer = r->outer + tile * r->outer_floats;
     for (unsigned n = 0; n < TREE_LEVELS; n++) {
@@ -125,7 +125,7 @@ INLINE void tile_places(const int rows, const struct run *r, size_t tile, float 
 }
 
 /* Sums the lanes one after another. The sums of one lane are a tile of rows x TILE_OUTPUTS in registers. After lane j,
- * one waiting sum is added for each trailing 1 bit of j. */
+ * one waiting sum (tile_places) is added for each trailing 1 bit of j. */
 INLINE void run_tiles(const int rows, struct run *r) {
     _Alignas(64) float inner[(TREE_LEVELS + 1) * TILE_FLOATS];
     /* for this tile, and for the previous tile, whose last merge is still to be done */

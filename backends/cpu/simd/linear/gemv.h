@@ -126,8 +126,8 @@ INLINE void gemv_rest(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const f
         gemv_end(type, acc, x + (size_t)parts * KVC_LANES, n % KVC_LANES, row, (size_t)parts * (group_bytes(type) / 8));
 }
 
-/* Computes the outputs first ... last - 1. They are divided into GEMV_STREAMS ranges, and one output of each range is
- * computed at a time. The weights of a range are thus read in order. Groups are prefetched AHEAD bytes before their
+/* Computes the outputs `first` .. `last` - 1. They are divided into GEMV_STREAMS ranges, and one output of each range
+ * is computed at a time. The weights of a range are thus read in order. Groups are prefetched AHEAD bytes before their
  * use, into L2, because L1 has too few buffers for outstanding loads. Nothing is prefetched for types that need little
  * arithmetic, because the hardware prefetcher does better. */
 #define AHEAD 4096

@@ -98,7 +98,7 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
     s.tiles = (rows + kernels->tile_rows - 1) / kernels->tile_rows;
     s.whole = threads == 1 ? panels : panels < tasks ? 0 : panels - threads - panels % threads;
     s.stretch = s.whole / threads;
-    KVC_ASSERT(s.whole <= panels && s.whole % threads == 0); /* `panel` divides these among threads */
+    KVC_ASSERT(s.whole <= panels && s.whole % threads == 0); /* each thread gets equally many whole panels */
     s.row_blocks = 1;
     while (s.row_blocks * 4 <= s.tiles && (s.whole ? s.row_blocks < 4 : panels * s.row_blocks < tasks))
         s.row_blocks *= 2;

@@ -27,8 +27,9 @@ struct kvc_linear_kernels {
     size_t tile_rows;    /* rows of a packed tile */
     size_t tile_outputs; /* outputs of a packed panel */
 
-    /* gemv computes outputs first .. last - 1 of one row; few_rows computes them for at most `few` rows. Before gemv,
-     * gemv_start may write x to scratch memory in another order, where it must stay until all outputs are computed. */
+    /* gemv computes outputs `first` .. `last` - 1 of one row; few_rows computes them for at most `few` rows. Before
+     * gemv, gemv_start may write x to scratch memory in another order, where it must stay until all outputs are
+     * computed. */
     size_t (*gemv_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*gemv_start)(struct kvc_linear_call *call, float *scratch);
     void (*gemv)(const struct kvc_linear_call *call, size_t first, size_t last);
@@ -38,7 +39,7 @@ struct kvc_linear_kernels {
     /* Packs the rows of one tile, from row tile * tile_rows on, into `packed`. */
     size_t (*packed_floats)(const struct kvc_linear_call *call);
     void (*pack_rows)(const struct kvc_linear_call *call, size_t tile, float *packed);
-    /* Multiplies one panel of outputs by the tiles first .. last - 1 of packed rows. */
+    /* Multiplies one panel of outputs by the tiles `first` .. `last` - 1 of packed rows. */
     size_t (*panel_scratch)(const struct kvc_linear_call *call); /* floats */
     void (*panel)(const struct kvc_linear_call *call, size_t number, size_t first, size_t last, const float *packed,
                   float *scratch);

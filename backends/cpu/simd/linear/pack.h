@@ -24,7 +24,7 @@ static size_t panel_lane_floats(const struct kvc_linear_call *call) { return dep
 static size_t rows_lane_floats(const struct kvc_linear_call *call) { return depth_of(call) * TILE_ROWS + LANE_GAP; }
 static size_t row_tiles(const struct kvc_linear_call *call) { return (call->rows + TILE_ROWS - 1) / TILE_ROWS; }
 
-/* Returns the number of lanes in a round, a power of two. */
+/* Returns the number of lanes in a round, a power of two. Their packed weights have at most ROUND_BYTES. */
 static size_t lanes_together(const struct kvc_linear_call *call) {
     size_t together = KVC_LANES;
     while (together > 1 && together * panel_lane_floats(call) * sizeof(float) > ROUND_BYTES)

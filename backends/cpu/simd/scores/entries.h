@@ -189,8 +189,8 @@ static float lag_spread(enum kvc_type type, const unsigned char *row, size_t d, 
     return d > 1 ? kvc_sqrt(kvc_div(sum_lanes(lane), (float)(d - 1))) : 0.0f;
 }
 
-/* Computes the softmax of s over the partition's entries. For keys, writes the result to raw; for values, averages it
- * with raw. */
+/* Computes the softmax of s over the partition's entries. For keys, writes the result to the array `raw`; for values,
+ * averages it with `raw`. */
 static void lag_side(enum kvc_type type, const struct head_entries *head, uint32_t first, uint32_t lag, bool values,
                      size_t d, const struct lag_work *work) {
     float M = -kvc_infinity(), lane[KVC_LANES] = {0};

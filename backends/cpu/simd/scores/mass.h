@@ -9,8 +9,8 @@
 
 /* The data of a call. A sum adds the probabilities of all query heads of a KV head, or of one query head. */
 struct mass_job {
-    struct probabilities_job
-        job; /* must be the first member; own: sums [parts, KVC_TILE], then noise and noisy scores [G, KVC_TILE] */
+    /* must be the first member; its `own` floats: sums [parts, KVC_TILE], then noise and noisy scores [G, KVC_TILE] */
+    struct probabilities_job job;
     uint32_t parts; /* number of sums per KV head */
     float *scores;  /* window_mass: [H_kv * parts, stride]; NULL: the sums are added to a state column */
     uint32_t stride, column;
@@ -50,7 +50,7 @@ static float *mass_target(const struct probabilities_tile *tile, uint32_t i) {
                         : state_column(tile, mass->column + 1);
 }
 
-/* Returns true if that memory has the sums of the tile's entries one after another. */
+/* Returns true if the memory of mass_target has the sums of the tile's entries one after another. */
 INLINE bool mass_direct(const struct probabilities_tile *tile) {
     return !tile->head->index && (mass_of(tile)->scores || !tile->head->order);
 }
@@ -80,7 +80,7 @@ static void prefetch_slots(const struct probabilities_tile *tile, uint32_t i, ui
     }
 }
 
-/* Sets the sums to 0, or folds the state columns if that is due. */
+/* Sets the sums to 0 or, if `fold` is set, folds the state columns. */
 static void mass_start(const struct probabilities_tile *tile, uint32_t low, uint32_t high) {
     const struct mass_job *mass = mass_of(tile);
     for (uint32_t i = 0; mass->scores && i < mass->parts; i++)
@@ -198,7 +198,7 @@ static void mass_finish(const struct probabilities_tile *tile) {
     }
 }
 
-/* Adds to to[e] the sum over `heads` heads, in ascending order, of exp(s - M) / L. */
+/* Increases to[e] by the sum over `heads` heads, in ascending order, of exp(s - M) / L. */
 static void add_probabilities(float *to, const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t heads,
                               const float *maximum, const float *sum) {
     for (uint32_t e = low; e < high; e += LANES) {

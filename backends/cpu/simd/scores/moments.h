@@ -8,8 +8,9 @@
 #include "backends/cpu/simd/scores/probability_tiles.h"
 
 struct moments_job {
-    struct probabilities_job
-        job; /* must be the first member; own: probabilities [G, queries, KVC_TILE]; shared: the two arrays below */
+    /* must be the first member; its `own` floats: probabilities [G, queries, KVC_TILE]; its `shared` floats: the two
+     * arrays below */
+    struct probabilities_job job;
     float *dispersion, *variance; /* [H, capacity] by index */
     float *scores;                /* [H, stride] */
     uint32_t stride, capacity;

@@ -5,7 +5,7 @@
 #include "backends/cpu/simd/scores/probability_tiles.h"
 
 struct ring_job {
-    struct probabilities_job job; /* must be the first member; own: the values and counts of a tile */
+    struct probabilities_job job; /* must be the first member; its `own` floats: the values and counts of a tile */
     uint32_t column, ring;
     enum kvc_row_kind kind;
 };

@@ -1,8 +1,9 @@
-/* score_memo.h - template: stores the scores of the single rows of the last attention call, for policies that need
- * their probabilities right after it. Without it, ring_write would compute each score a second time.
+/* score_memo.h - template: stores scores of the last attention call, for policies that need their probabilities right
+ * after it. It stores them for each row that is the only one of its segment. Without it, ring_write would compute each
+ * score a second time.
  *
- * A record is valid only for the same lists if they have not changed (every operation that changes lists forgets their
- * record), and for a bit-identical query. It has the scores of the row for all entries, by index. */
+ * A record is valid only for a bit-identical query and the same, unchanged lists. Every operation that changes lists
+ * invalidates their record. It has the scores of the row for all entries, by index. */
 #ifndef KVC_SIMD_SCORES_SCORE_MEMO_H
 #define KVC_SIMD_SCORES_SCORE_MEMO_H
 
@@ -55,7 +56,7 @@ static struct score_memo *memo_open(struct kvc_cpu *cpu, size_t records, size_t 
     return memo;
 }
 
-/* Forgets a record. Must be called if the lists change or are freed. */
+/* Invalidates a record. Must be called if the lists change or are freed. */
 static inline void memo_forget(const struct kvc_cpu *cpu, const struct kvc_lists *lists) {
     struct score_memo *memo = cpu->memo;
     for (size_t i = 0; memo && i < memo->records; i++)

@@ -49,7 +49,8 @@ INLINE vf channel_part_load(enum kvc_type type, const unsigned char *from, size_
                            : vf_part_load((const float *)(const void *)from + place, n);
 }
 
-/* Values to prefetch: entries from .. to - 1 of each channel, one channel after another. The next entry is `place`. */
+/* Values to prefetch: entries `from` .. `to` - 1 of each channel, one channel after another. The next entry is
+ * `place`. */
 struct dot_ahead {
     const struct dot_channel *channel, *end;
     size_t from, to, place;

@@ -19,8 +19,8 @@ struct select_job {
     struct select_prefetch *ahead; /* [threads]; used if entries are also chosen */
 };
 
-/* Values of one head if splits is 1, otherwise of all heads. e[h * row + i] belongs to query head h and unit i. A unit
- * is an entry or a page. */
+/* Values of one head if `splits` is 1, otherwise of all heads. e[h * row + i] belongs to query head h and unit i. A
+ * unit is an entry or a page. */
 struct select_values {
     float *e, *most, *sum; /* e [heads, row]; most [heads, splits], NaN if a score is NaN; sum [heads, tiles] */
 };

@@ -116,7 +116,7 @@ static void head_shares(const struct select_job *job, const struct select_head *
     }
 }
 
-/* Computes the scores of units from .. to - 1, and their probabilities if the head has memory for them. */
+/* Computes the scores of units `from` .. `to` - 1, and their probabilities if the head has memory for them. */
 static void group_probabilities(const struct select_job *job, const struct select_head *head, const float *share,
                                 uint32_t from, uint32_t to) {
     const size_t row = select_row(job), stride = head->probability_stride;

@@ -81,8 +81,8 @@ static uint32_t point_channels(const struct select_job *job, struct select_work 
     return dims;
 }
 
-/* Computes e of units from .. to - 1 for heads g .. g + some - 1. Keys that are not stored in pages are transposed
- * first. */
+/* Computes e of units `from` .. `to` - 1 for `some` heads, from head g on. Keys that are not stored in pages are
+ * transposed first. */
 static void dots_of_heads(const struct select_job *job, const struct select_work *work, const struct select_head *head,
                           uint32_t dims, uint32_t g, unsigned some, uint32_t from, uint32_t to, const bool *wanted,
                           float *most) {
@@ -109,7 +109,7 @@ static void dots_of_heads(const struct select_job *job, const struct select_work
     }
 }
 
-/* Returns the largest of x [from .. to - 1], -inf if there are none, or a NaN if one of them is. */
+/* Returns the largest of x [from .. to - 1], -inf if there are none, or a NaN if one of them is a NaN. */
 static float largest(const float *x, uint32_t from, uint32_t to) {
     vf top = vf_set(-kvc_infinity());
     vm nan = vf_is_nan(top);
@@ -154,8 +154,8 @@ static void score_tile(const struct select_job *job, struct select_work *work, u
     small_batch_scores(&tile, known, &queries, work->wide, work->s);
 }
 
-/* Computes the scores of units from .. to - 1. Every query head sees all of these units. Except for bounds, also writes
- * each query head's largest score to most [G]. */
+/* Computes the scores of units `from` .. `to` - 1. Every query head sees all of these units. Except for bounds, also
+ * writes each query head's largest score to most [G]. */
 static void score_units(const struct select_job *job, struct select_work *work, const struct select_head *head,
                         uint32_t from, uint32_t to, float *most) {
     const struct kvc_select_scores *call = job->call;

@@ -1,10 +1,10 @@
 /* gemm.h - template: int8 linear layers for many rows with AMX tiles, for types with one scale per block. A tile
- * product multiplies a block of 16 rows by a block of 16 outputs. Its sums are stored to memory. Vector instructions
- * then load them, scale them and add them to the lanes as canon.h defines.
+ * product multiplies a block of 16 rows by a block of 16 outputs: a square. Its sums are stored to memory. Vector
+ * instructions then load them, scale them and add them to the lanes as canon.h defines.
  *
- * Tiles and vectors take turns: GROUP_BLOCKS blocks of each square are multiplied, then their sums are added. Mixing
- * the two is slower, because the CPU executes only half as many 512-bit vector operations while a tile instruction
- * runs. The sums of a group stay in L1. */
+ * Tile and vector instructions alternate: tile instructions multiply GROUP_BLOCKS blocks of each square, then vector
+ * instructions add their sums. Mixing the two kinds is slower, because the CPU executes only half as many 512-bit
+ * vector operations while a tile instruction runs. The sums of a group stay in L1. */
 #ifndef KVC_SIMD_INT8_AMX_GEMM_H
 #define KVC_SIMD_INT8_AMX_GEMM_H
 
@@ -14,7 +14,7 @@
 #define SQUARE (SIDE * SIDE)
 #define SQUARES 4      /* a tile of rows times a panel is two by two squares */
 #define GROUP_BLOCKS 4 /* blocks that are multiplied before their sums are added */
-#define WAITING 3      /* lane sums of a square that may wait at the same time (finish_lane) */
+#define WAITING 3      /* sums of lanes that finish_lane stores, at most, until it can add them to others */
 _Static_assert(TILE_ROWS == 2 * SIDE && TILE_OUTPUTS == 2 * SIDE, "the tiles below are those of two by two squares");
 
 /* A thread's scratch memory. It follows the thread's panel. */
@@ -24,7 +24,7 @@ struct area {
     float waiting[SQUARES][WAITING][SQUARE];
 };
 
-/* A tile of rows and a panel. */
+/* A product of a tile of rows and a panel. */
 struct job {
     const struct kvc_int8_call *call;
     const kvc_u32 *x, *w;
@@ -36,7 +36,7 @@ struct job {
 struct group {
     const kvc_u32 *x, *w; /* the group's first block in the tile of rows, and in the panel */
     size_t blocks;
-    size_t turn;       /* number of lanes that were computed before this one */
+    size_t turn;       /* number of lanes that were computed before the group's lane */
     bool starts, ends; /* true if the group is the first of its lane, or the last */
 };
 
@@ -139,8 +139,8 @@ INLINE void fetch_outputs(const struct job *job, size_t square) {
 /* The order in which lanes are computed. The tree adds lanes 0 and 4, then 2 and 6, then these two sums, and so on. */
 static const kvc_u8 lane_at[KVC_INT8_LANES] = {0, 4, 2, 6, 1, 5, 3, 7};
 
-/* Adds the waiting sums to a finished lane where the tree does so. The result then waits, too; after the last lane it
- * is stored as outputs. */
+/* Adds to a finished lane those of the waiting sums that the tree adds to it. Stores the result as another waiting sum
+ * or, after the last lane, as outputs. */
 INLINE void finish_lane(const struct job *job, size_t turn, size_t square, fv lane[SIDE]) {
     float(*waiting)[SQUARE] = job->area->waiting[square];
     size_t depth = (turn & 1) + (turn >> 1 & 1) + (turn >> 2 & 1);
@@ -202,7 +202,7 @@ INLINE void tile(struct kvc_tiles *tiles, const struct job *job, int kind) {
     }
 }
 
-/* Multiplies rows first .. last - 1 by the panel. */
+/* Multiplies rows `first` .. `last` - 1 by the panel. */
 INLINE void tiles_of_kind(const struct kvc_int8_call *call, const kvc_u32 *w, struct area *area, size_t number,
                           size_t first, size_t last, const int kind) {
     struct kvc_tiles tiles;

@@ -71,8 +71,8 @@ INLINE void wide_load_step(const void *quant, int step, int parts, __m512i to[2]
 
 /* ---- the panel ---- */
 
-/* Packs inputs k .. end - 1 of an output into the output's line of each block. `at` is the place of input k. `type` is
- * a constant. */
+/* Packs inputs k .. end - 1 of an output into the output's line of each block. `at` is the place of input k in the
+ * output's weights. `type` is a constant. */
 INLINE void wide_pack(const enum kvc_type type, kvc_u32 *panel, size_t output, struct wide_place at, size_t k,
                       size_t end) {
     kvc_u32 *to = panel + output / SIDE * WIDE_SQUARE + output % SIDE * 16;
@@ -146,7 +146,7 @@ INLINE void wide_prepare_block(const struct kvc_int8_call *call, kvc_u32 *block,
         scale[i] = i < rows ? call->scale[(row + i) * groups + g] : 0.0f;
 }
 
-/* Prepares the rows of tiles first .. last - 1. After the last row, the last square is filled up with zeros. */
+/* Prepares the rows of tiles `first` .. `last` - 1. After the last row, the last square is filled up with zeros. */
 static void wide_prepare(const struct kvc_int8_call *call, size_t first, size_t last) {
     const size_t groups = groups_of(call);
     for (size_t t = first; t < last && t * call->tile_rows < call->rows; t++) {
@@ -267,8 +267,8 @@ INLINE void wide_store(const struct kvc_int8_call *call, const float *from, size
     }
 }
 
-/* Multiplies rows first .. last - 1, at most WIDE_TILES tiles, by panel `number`. The panel's weights are packed one
- * piece at a time, so that a piece and a tile of rows stay in L2. */
+/* Multiplies rows `first` .. `last` - 1, at most WIDE_TILES tiles, by panel `number`. The panel's weights are packed
+ * one piece at a time, so that a piece and a tile of rows stay in L2. */
 INLINE void wide_tiles(struct kvc_tiles *tiles, const struct kvc_int8_call *call, size_t number, size_t first,
                        size_t last, kvc_u32 *panel, struct wide_area *area) {
     const size_t n0 = number * WIDE_OUTPUTS, outputs = kvc_min_u64(WIDE_OUTPUTS, call->N - n0);
