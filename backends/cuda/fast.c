@@ -21,8 +21,8 @@ struct kvc_cuda_fast {
     sgemm_fn *sgemm;
 };
 
-/* Computes y [rows, N] = x [rows, K] times the transposed weights [N, K]. Some outputs' weights at a time are
- * dequantized into the workspace. */
+/* Computes y [rows, N] = x [rows, K] times the transposed weights [N, K]. Dequantizes the weights of some outputs at a
+ * time into the workspace. */
 static void fast_linear(struct kvc_device *device, const struct kvc_linear *args) {
     const struct kvc_weight *w = args->w;
     const uint32_t rows = args->rows;

@@ -39,8 +39,9 @@
 /* number of heads computed at a time; for each head, 32 work-items sum exp(s - m) */
 #define KVC_HEADS ((int)(KVC_GROUP / 32))
 
-/* Memory that a group shares: the addresses of each entry's key and value (0: masked); for each of the current heads,
- * the scores of the entries, which exp(s - m) then replaces, and the 32 lanes of their maximum and sum. */
+/* Memory that a group shares. `keys` and `values` have the addresses of each entry's key and value (0: masked). For
+ * each of the current heads, `score` has the scores of the entries, later exp(s - m), and `most` and `lanes` have the
+ * 32 lanes of their maximum and sum. */
 struct kvc_tile {
     KVC_LOCAL kvc_bytes *keys, *values;        /* [KVC_TILE] */
     KVC_LOCAL float (*score)[KVC_TILE];        /* [KVC_HEADS] */
@@ -162,9 +163,9 @@ KVC_DEVICE void kvc_tile_values(kvc_u32 type, struct kvc_tile t, kvc_u32 here, k
 }
 
 /* Defines the kernel of a tile. `memory` declares the memory that take_scores and sum_values need in addition to the
- * tile. These two compute the scores, and the sums of values, of `here` heads from head g0 of the group on. They are
- * macro arguments because their calls differ between floats and integers, OpenCL C has no pointers to functions, and
- * only a kernel may declare local memory. */
+ * tile. take_scores computes the scores of `here` heads, from head g0 of the group on, and sum_values their sums of
+ * values. Both are macro arguments because their calls differ between floats and integers, OpenCL C has no pointers to
+ * functions, and only a kernel may declare local memory. */
 #define KVC_ATTENTION_TILE(name, arguments, memory, take_scores, sum_values)                                           \
     KVC_GROUP_KERNEL(attention_tile_##name) arguments {                                                                \
         memory;                                                                                                        \

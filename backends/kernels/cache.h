@@ -264,7 +264,7 @@ KVC_KERNEL(keep_keys)
     }
 }
 
-/* Grid: (pairs of channels of the longest head's entries, heads). A work-item rotates a pair of rotary channels, or
+/* Grid: (entries of the longest head x pairs of channels, heads). A work-item rotates a pair of rotary channels, or
  * copies two of the channels beyond them. `rotated` receives the rotated keys, d values per index. */
 KVC_KERNEL(rotate_rows)
 (KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), KVC_GLOBAL float *rotated,
@@ -396,7 +396,7 @@ KVC_GROUP_KERNEL(relayout)
         dst_count[h] = from.count;
 }
 
-/* Grid: (channels of the longest head's entries); on CPUs (entries). */
+/* Grid: (entries of the longest head x channels); on CPUs (entries). */
 KVC_KERNEL(entries)(KVC_LISTS(l), KVC_ARENA, kvc_u32 h, KVC_SPAN(float, keys), KVC_SPAN(float, values)) {
     kvc_u32 run = KVC_WORKERS == 1 ? head_size : 1, c = (kvc_u32)(KVC_GLOBAL_ID() * run % head_size);
     kvc_u64 i = KVC_GLOBAL_ID() * run, index = i / head_size;

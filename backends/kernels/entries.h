@@ -48,8 +48,7 @@ KVC_GROUP_KERNEL(entry_scores)
     }
 }
 
-/* Grid: (channels of tiles, heads). Writes each tile's sum of keys divided by their lengths to sums [H_kv, tiles, d].
- */
+/* Grid: (tiles x channels, heads). Writes each tile's sum of keys divided by their lengths to sums [H_kv, tiles, d]. */
 KVC_KERNEL(entry_directions)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, scores), kvc_u32 stride, KVC_SPAN(float, sums), kvc_u32 tiles) {
     kvc_u64 id = KVC_GLOBAL_ID();
@@ -96,7 +95,7 @@ KVC_DEVICE kvc_u32 kvc_lag_scored(kvc_u32 index, kvc_u32 count, kvc_u32 first, k
     return index >= first && (index - first) / lag + 1 < kvc_lag_parts(count, first, lag);
 }
 
-/* Grid: (channels of partitions, heads, keys and values). Writes bounds [2, H_kv, parts, low and high, d] of each
+/* Grid: (partitions x channels, heads, 2: keys and values). Writes bounds [2, H_kv, parts, low and high, d] of each
  * partition except the first. */
 KVC_KERNEL(lag_bounds)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 lag, KVC_GLOBAL float *bounds, kvc_u32 parts, kvc_u32 heads) {
@@ -124,7 +123,7 @@ KVC_DEVICE float kvc_lag_scaled(float x, float low, float high) {
     return high > low ? kvc_div(x - low, high - low) : 0.0f;
 }
 
-/* Grid: (indices, heads, keys and values). Writes s to spread [2, H_kv, stride]. */
+/* Grid: (indices, heads, 2: keys and values). Writes s to spread [2, H_kv, stride]. */
 KVC_KERNEL(lag_spread)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 lag, KVC_GLOBAL const float *bounds, kvc_u32 parts, kvc_u32 heads,
  KVC_SPAN(float, spread), kvc_u32 stride) {
@@ -216,7 +215,7 @@ KVC_KERNEL(lag_scores)
 
 /* ---- mix_redundancy; expected_scores uses the first two kernels too ---- */
 
-/* Grid: (channels of indices, heads). Writes keys [H_kv, indices, d], rotated back if cosine is given. */
+/* Grid: (indices x channels, heads). Writes keys [H_kv, indices, d], rotated back if cosine is given. */
 KVC_KERNEL(entry_keys)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rotary,
  KVC_SPAN(float, keys), kvc_u32 indices) {

@@ -47,7 +47,7 @@ KVC_DEVICE struct kvc_int8_view kvc_int8_view_from(KVC_GLOBAL const kvc_u32 *qua
     return x;
 }
 
-/* Returns `lane` plus the product of a block of a row and a block of weights. `wide` tells that both halves of the
+/* Returns `lane` plus the product of a block of a row and a block of weights. If `wide` is true, both halves of the
  * block of weights have the same scale and minimum. */
 KVC_DEVICE float kvc_int8_add_block(float lane, const struct kvc_int8_view *x, kvc_u64 block,
                                     const struct kvc_half_weights *first, const struct kvc_half_weights *second,
@@ -242,7 +242,7 @@ KVC_DEVICE void kvc_int8_tile_dot(kvc_i32 (*total)[4], KVC_LOCAL const struct kv
                 total[r][c] = kvc_dot4(tile->x_word[k][ra + r], tile->w_word[k][nb + 16 * c], total[r][c]);
 }
 
-/* Adds the products of the block to `sum`. `narrow` tells that each half has its own scale. */
+/* Adds the products of the block to `sum`. If `narrow` is true, each half has its own scale. */
 KVC_DEVICE void kvc_int8_tile_add(float (*sum)[4], KVC_LOCAL const struct kvc_int8_tile *tile, kvc_u32 ra, kvc_u32 nb,
                                   bool narrow, bool has_minimum) {
     kvc_i32 total[4][4];

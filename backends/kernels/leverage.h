@@ -157,7 +157,7 @@ KVC_KERNEL(chunk_weights)
 
 /* ---- leverage_scores ---- */
 
-/* Grid: (channels of indices, heads). Writes keys [H_kv, indices, d], each rotated back from its position. */
+/* Grid: (indices x channels, heads). Writes keys [H_kv, indices, d], each rotated back from its position. */
 KVC_KERNEL(leverage_keys)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rotary,
  KVC_SPAN(float, keys), kvc_u32 indices) {
@@ -204,7 +204,7 @@ KVC_KERNEL(leverage_means)
     means_buffer[means_offset + (kvc_u64)h * d + c] = kvc_div(sum, (float)(end - begin));
 }
 
-/* Grid: (pairs of channels b and c, heads). Computes gram [H_kv, d, d] for c <= b. */
+/* Grid: (d * d pairs of channels b and c, heads). Computes gram [H_kv, d, d] for c <= b. */
 KVC_KERNEL(leverage_gram)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(const float, means), float ridge, KVC_SPAN(float, gram)) {
@@ -286,7 +286,7 @@ KVC_KERNEL(leverage_scores)
 
 /* ---- standard_mix ---- */
 
-/* Grid: (tiles, heads, leverage and scores). Computes sums [2, H_kv, tiles] of x or, if `squares` is true, of (x -
+/* Grid: (tiles, heads, 2: leverage and scores). Computes sums [2, H_kv, tiles] of x or, if `squares` is true, of (x -
  * mean)^2. totals [2, 2] holds the mean and the standard deviation of leverage and of scores. */
 KVC_KERNEL(standard_tiles)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, leverage),
@@ -311,7 +311,7 @@ KVC_KERNEL(standard_tiles)
     sums_buffer[sums_offset + ((kvc_u64)side * heads + h) * tiles + tile] = lane[0];
 }
 
-/* Grid: (leverage and scores). */
+/* Grid: (2: leverage and scores). */
 KVC_KERNEL(standard_totals)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 heads, kvc_u32 first, kvc_u32 last, kvc_u32 squares,
  KVC_SPAN(const float, sums), kvc_u32 tiles, KVC_GLOBAL float *totals) {

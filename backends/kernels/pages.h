@@ -66,8 +66,8 @@ KVC_DEVICE void kvc_page_bits(KVC_GLOBAL kvc_u16 *side, KVC_GLOBAL const kvc_u16
         *side = *key;
 }
 
-/* Grid: (channels of the pages that may change, `changed` pages of each of `across` heads; heads / across). On CPUs a
- * work-item updates all channels of a page. `low` may be NULL. */
+/* Grid: (`across` heads x `changed` pages that may change x channels, heads / across). On CPUs a work-item updates all
+ * channels of a page. `low` may be NULL. */
 KVC_KERNEL(pages_update)
 (KVC_LISTS(l), KVC_ARENA, KVC_READS, kvc_u32 page_size, kvc_u32 page_stride, kvc_u32 page_type, KVC_GLOBAL kvc_u8 *low,
  KVC_GLOBAL kvc_u8 *high, kvc_u32 rows, kvc_u32 changed, kvc_u32 across) {

@@ -97,7 +97,7 @@ KVC_DEVICE float16 kvc_plus16(float16 sum, float16 x, float one) { return fma(x,
 
 #if KVC_WORKERS == 1 /* OpenCL only */
 
-/* Parts of vectors. With KVC_BY_ELEMENT, these macros use no shuffles. That option is for Oclgrind: its check for
+/* Parts of vectors. With KVC_BY_ELEMENT, these macros use no shuffles. That option is for Oclgrind, whose check for
  * uninitialized reads is wrong for shuffles that name element 11 of a vector or join two vectors
  * (tests/oclgrind/run.sh). */
 #ifndef KVC_BY_ELEMENT

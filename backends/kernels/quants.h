@@ -32,7 +32,7 @@ KVC_DEVICE kvc_u32 kvc_word_e2m1(kvc_u32 index) {
                       (kvc_load_word((b)->high + (e) / 128 * 32 + (e) % 32) >> (e) % 128 / 32 * 2 & 0x03030303u) << 4, \
                   32)
 
-/* The words of half a block of 32. */
+/* The words of half a block of 32 quants. */
 struct kvc_half {
     kvc_u32 word[4];
 };

@@ -1,6 +1,6 @@
 /* series.h - TriAttention's scores, from statistics of all queries: series_scores. */
 
-/* Grid: (pairs of indices, heads). Computes lengths [H_kv, indices, pairs]. */
+/* Grid: (indices x pairs of channels, heads). Computes lengths [H_kv, indices, pairs]. */
 KVC_KERNEL(series_lengths)(KVC_LISTS(l), KVC_ARENA, kvc_u32 pairs, KVC_SPAN(float, lengths), kvc_u32 indices) {
     kvc_u64 id = KVC_GLOBAL_ID();
     kvc_u32 h = KVC_GROUP_ID(1), i = (kvc_u32)(id % pairs), index = (kvc_u32)(id / pairs);

@@ -86,7 +86,7 @@ void kvc_offload_window_moments(struct kvc_device *device, const struct kvc_wind
     kvc_launch_items(kvc_offload_of(device), &lanes, (uint64_t)w->heads * 2, 1, 1);
 }
 
-/* First computes M and L of every row's noisy scores. They need 2 * tiles floats of workspace per row. */
+/* With noise, first computes M and L of every row's noisy scores. This needs 2 * tiles floats of workspace per row. */
 void kvc_offload_accumulate(struct kvc_device *device, const struct kvc_accumulate *args) {
     const struct kvc_probabilities *w = args->probabilities;
     const struct extras more = {.mode = KVC_ACCUMULATE, .first_column = args->column};

@@ -106,7 +106,7 @@ static void CL_CALLBACK clear(void *arguments) {
     memset(c->memory + c->offset, 0, c->bytes);
 }
 
-/* Clears memory that belongs to the host with memset. This runs in a native kernel, which is queued like other
+/* Uses memset to clear device memory that is host memory. A native kernel calls it, so it is queued like other
  * commands. */
 static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
     struct clearing c = {NULL, offset, bytes};

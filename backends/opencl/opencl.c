@@ -111,8 +111,8 @@ static enum kvc_status open_queue(struct kvc_opencl *opencl, struct kvc_error *e
     return KVC_OK;
 }
 
-/* Builds the kernels. Compilers with a dot product of four bytes declare it only in OpenCL C 3.0, so this is tried
- * first. If a compiler accepts the kernels only in OpenCL C 1.2, plain code computes dot products. */
+/* Builds the kernels. Compilers with a dot product of four bytes declare it only in OpenCL C 3.0, so OpenCL C 3.0 is
+ * tried first. If a compiler accepts the kernels only in OpenCL C 1.2, plain code computes dot products. */
 static enum kvc_status build(struct kvc_opencl *opencl, struct kvc_error *error) {
     const char *dot = getenv("KVCULL_OPENCL_DOT");
     char options[256];

@@ -5,8 +5,8 @@
 #define KVC_INT8_M 64u /* rows of a group's tile, and its outputs */
 #define KVC_INT8_N 32u
 
-/* Adds to c the products of 16 rows of x with 8 outputs of w: over all quants of a block, over its first 16 (half 1) or
- * over its last 16 (half 2). Rows and outputs are in shared memory, eight words each. Word k of row r is stored at
+/* Adds to c the products of 16 rows of x with 8 outputs of w, over all quants of a block (half_block 0), over its first
+ * 16 (1) or over its last 16 (2). Rows and outputs are in shared memory, eight words each. Word k of row r is stored at
  * index k ^ (r & 4), so that work-items that read together use different banks. Work-item 4 g + t of the warp has the
  * results of rows g and g + 8 for outputs 2 t and 2 t + 1, in this order. */
 KVC_DEVICE void kvc_int8_product(kvc_i32 *c, kvc_u32 (*x)[8], kvc_u32 (*w)[8], int half_block) {

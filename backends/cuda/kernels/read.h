@@ -129,7 +129,7 @@ KVC_DEVICE void kvc_read_scores(const struct kvc_read &t, const struct kvc_read_
     }
 }
 
-/* Computes the weights. Each warp computes those of one query. */
+/* Computes the weights. Each warp computes the weights of one query. */
 template <int Q>
 KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read_some<Q> &some, float cap,
                                  float *tile_m, float *tile_l) {

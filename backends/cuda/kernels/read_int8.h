@@ -5,7 +5,7 @@
 
 #define KVC_READ_QUERIES 8
 #define KVC_READ_GROUPS 8u       /* maximum number of groups of an entry */
-#define KVC_READ_WEIGHT_WORDS 80 /* largest number of groups in a piece, over all its entries, divided by four */
+#define KVC_READ_WEIGHT_WORDS 80 /* maximum number of elements of `four` for a piece and a query */
 
 /* The memory that a block shares in addition to struct kvc_read. An element of `four` holds the weights of four entries
  * for one group of channels and one query, as two digits of seven bits. */

@@ -55,7 +55,7 @@ INLINE __m256 wide_floats(const enum kvc_type type, const unsigned char *group, 
     return _mm256_mul_ps(floats_of_e4m3(block + 4 + 8 * (i % 16)), _mm256_set1_ps(scale));
 }
 
-/* Returns elements whose maximum is the top (largest magnitude) of a part. They have 16 bits for F16 and BF16,
+/* Returns elements whose maximum is the top (largest magnitude) of a part. The elements have 16 bits for F16 and BF16,
  * otherwise 32. */
 INLINE __m256i magnitudes(const enum kvc_type type, const unsigned char *group, int part) {
     if (type == KVC_F16 || type == KVC_BF16) {
@@ -97,7 +97,8 @@ INLINE __m256i wide_quants(__m256 a, __m256 b, __m256 inverse) {
     return _mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0));
 }
 
-/* Loads the block if the weights are packed; otherwise quantizes it. It has `parts` parts. `type` is a constant. */
+/* Loads the block if the weights are packed; otherwise quantizes it. The block has `parts` parts. `type` is a
+ * constant. */
 INLINE void wide_unpack(const enum kvc_type type, struct wide_weights *u, struct wide_place at, int parts) {
     if (type == KVC_PACKED) {
         u->scale = *at.scale;

@@ -1,16 +1,16 @@
 /* tiles.h - AMX's tiles: eight two-dimensional registers, and the product of two of them.
  *
- * A tile has up to 16 rows of up to 64 bytes. TILE_MULTIPLY(t, c, a, b) adds to the 32-bit element (i, j) of c the
- * products of the signed bytes of row i of a and of column j of b: the sum over k of a[i][k] * b[k / 4][4 * j + k % 4].
- * For example, 16 rows of 32 bytes in a and 8 rows of 64 bytes in b hold a block of 32 quants of 16 rows and of 16
- * outputs.
+ * A tile has up to 16 rows of up to 64 bytes. TILE_MULTIPLY(t, c, a, b) multiplies the signed bytes of row i of a by
+ * those of column j of b, and adds the products to the 32-bit element (i, j) of c: it adds the sum over k of a[i][k] *
+ * b[k / 4][4 * j + k % 4]. For example, 16 rows of 32 bytes in a and 8 rows of 64 bytes in b hold a block of 32 quants
+ * of 16 rows and of 16 outputs.
  *
  * t is a struct kvc_tiles * on the stack of the task that uses tiles. c, a and b are the tiles' numbers, as constant
  * expressions. A task configures the tiles first and releases them before it returns, so that no thread keeps their
  * state.
  *
- * The instructions are in inline assembly, which needs no compiler option. The configuration names its whole structure
- * as operand: gcc 12's intrinsic names only eight bytes, and gcc then drops stores to the other bytes. With
+ * The instructions are in inline assembly, which needs no compiler option. TILES_CONFIGURE names its whole structure as
+ * operand, because gcc 12's intrinsic names only eight bytes, and gcc then drops stores to the other bytes. With
  * KVC_TILES_PLAIN, plain C replaces the instructions, for tests on machines without AMX. */
 #ifndef KVC_SIMD_INT8_TILES_H
 #define KVC_SIMD_INT8_TILES_H

@@ -39,7 +39,8 @@ INLINE void prefetch_row(const unsigned char *row, size_t bytes) {
         __builtin_prefetch(row + b);
 }
 
-/* Finds the rows of entries e .. e + 3. For an entry outside the range, this is the row of the nearest entry in it. */
+/* Finds the rows of entries e .. e + 3. For an entry outside the range, finds the row of the nearest entry in the
+ * range. */
 INLINE void four_rows(const struct kvc_integer_entries *from, uint32_t e, size_t offset, const unsigned char **row) {
     for (uint32_t i = 0; i < 4; i++)
         row[i] =

@@ -30,8 +30,8 @@ INLINE uint32_t block_end(uint32_t e) { return (e + BLOCK - 1) / BLOCK * BLOCK; 
 /* Returns the index of the tile's quad `quad` among the packed quads. */
 INLINE uint32_t value_quad(uint32_t quad) { return quad / 16 * 16 + quad % 4 * 4 + quad % 16 / 4; }
 
-/* Finds the rows of entries first .. first + n - 1. For an entry outside the tile's range, this is the row of the
- * nearest entry in it. */
+/* Finds the rows of entries first .. first + n - 1. For an entry outside the tile's range, finds the row of the nearest
+ * entry in the range. */
 INLINE void rows_of(const struct kvc_integer_entries *from, size_t offset, uint32_t first, unsigned n,
                     const unsigned char **row) {
     const uint32_t low = from->range.low, last = from->range.high - 1;

@@ -9,7 +9,7 @@ struct experts {
     struct kvc_cpu *cpu;
     const struct kvc_linear_kernels *kernels;
     struct kvc_linear_call *call; /* [count]: the experts with few rows */
-    size_t count, parts;          /* parts: parts of each call's outputs */
+    size_t count, parts;          /* parts: number of parts into which each call's outputs are divided */
     size_t ordered, scratch;      /* ordered: floats of one call's reordered x; scratch: floats of scratch memory per
                                    * thread */
     float *own;                   /* thread 0's scratch memory */

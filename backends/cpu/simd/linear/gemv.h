@@ -110,8 +110,8 @@ INLINE void gemv_end(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const fl
         acc[j][v] = vf_fma(vf_load(left + v * LANES), vf_load(w + j * KVC_LANES + v * LANES), acc[j][v]);
 }
 
-/* Adds the products of the n < GROUP weights after the last whole group: first those of the remaining parts, then those
- * of single weights. */
+/* Adds the products of the n < GROUP weights after the last whole group: first of whole parts, then of single
+ * weights. */
 INLINE void gemv_rest(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const float *x, size_t n,
                       const unsigned char *const *row, struct scales *scales) {
     const int parts = (int)(n / KVC_LANES);

@@ -1,9 +1,9 @@
-/* score_memo.h - template: stores scores of the last attention call, for policies that need their probabilities right
- * after it. It stores them for each row that is the only one of its segment. Without it, ring_write would compute each
- * score a second time.
+/* score_memo.h - template: stores the last attention call's scores of each segment that has one row, for policies that
+ * need the row's probabilities right after the call. Without the memo, ring_write would compute each score a second
+ * time.
  *
  * A record is valid only for a bit-identical query and the same, unchanged lists. Every operation that changes lists
- * invalidates their record. It has the scores of the row for all entries, by index. */
+ * invalidates their record. A record has the row's scores for all entries, by index. */
 #ifndef KVC_SIMD_SCORES_SCORE_MEMO_H
 #define KVC_SIMD_SCORES_SCORE_MEMO_H
 

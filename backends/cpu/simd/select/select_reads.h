@@ -62,8 +62,8 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     return threshold_between(rest, n, top, low, high);
 }
 
-/* Data that a thread prefetches while it computes without reading memory: first the entries chosen for its previous
- * head, from number `next` on; then bytes at .. end - 1 of each channel [dims] of its next head, one piece of each
+/* Data that a thread prefetches while it computes without reading memory: the entries chosen for its previous head,
+ * from number `next` on, and bytes `at` .. `end` - 1 of each of the `dims` channels of its next head, one piece of each
  * channel in turn. */
 struct select_prefetch {
     struct head_entries chosen;

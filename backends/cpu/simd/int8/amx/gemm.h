@@ -14,7 +14,7 @@
 #define SQUARE (SIDE * SIDE)
 #define SQUARES 4      /* a tile of rows times a panel is two by two squares */
 #define GROUP_BLOCKS 4 /* blocks that are multiplied before their sums are added */
-#define WAITING 3      /* sums of lanes that finish_lane stores, at most, until it can add them to others */
+#define WAITING 3      /* largest number of waiting sums: sums of lanes that finish_lane stores until it adds them */
 _Static_assert(TILE_ROWS == 2 * SIDE && TILE_OUTPUTS == 2 * SIDE, "the tiles below are those of two by two squares");
 
 /* A thread's scratch memory. It follows the thread's panel. */
@@ -42,8 +42,8 @@ struct group {
 
 #define W_BLOCK(kind) ((size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS)) /* words of a panel's block */
 
-/* Tile registers: 0 to 3 hold the sums of the four squares, 4 and 5 the rows (of squares 0 and 1, and of squares 2 and
- * 3), 6 and 7 the outputs (of the even squares, and of the odd ones). */
+/* Tile registers 0 to 3 hold the sums of squares 0 to 3. Register 4 holds the rows of squares 0 and 1, register 5 those
+ * of squares 2 and 3. Register 6 holds the outputs of squares 0 and 2, register 7 those of squares 1 and 3. */
 enum { TILE_SUM, TILE_X = 4, TILE_W = 6 };
 
 INLINE void configure(struct kvc_tiles *tiles) {
@@ -139,8 +139,8 @@ INLINE void fetch_outputs(const struct job *job, size_t square) {
 /* The order in which lanes are computed. The tree adds lanes 0 and 4, then 2 and 6, then these two sums, and so on. */
 static const kvc_u8 lane_at[KVC_INT8_LANES] = {0, 4, 2, 6, 1, 5, 3, 7};
 
-/* Adds to a finished lane those of the waiting sums that the tree adds to it. Stores the result as another waiting sum
- * or, after the last lane, as outputs. */
+/* Adds to a finished lane the waiting sums that the tree combines with it. The result becomes another waiting sum or,
+ * after the last lane, the outputs. */
 INLINE void finish_lane(const struct job *job, size_t turn, size_t square, fv lane[SIDE]) {
     float(*waiting)[SQUARE] = job->area->waiting[square];
     size_t depth = (turn & 1) + (turn >> 1 & 1) + (turn >> 2 & 1);
