@@ -78,7 +78,7 @@ static enum kvc_status take_text(struct kvc_model *model, struct kvc_error *erro
     return kvc_chat_find_turn_end(model->tokenizer, error);
 }
 
-/* Broadcasts the call. The other ranks open the model, too, and check that their files are the same. */
+/* Broadcasts the call to the other ranks, which open the model, too. All ranks check that their files are the same. */
 static enum kvc_status broadcast_open(struct kvc_model *model, const char *path, struct kvc_error *error) {
     struct kvc_ranks *ranks = model->engine->ranks;
     model->told = ranks != NULL;

@@ -21,7 +21,7 @@ struct slice {
     bool by_head;
 };
 
-/* Returns the index in the file of the network's value head h. */
+/* Returns the index that the network's value head h has in the file. */
 static uint64_t head_of(const struct kvc_loader *in, uint64_t h) {
     const uint64_t keys = in->config->delta.key_heads, each = in->config->delta.heads / keys;
     return in->gguf || !in->config->family->delta_tiled ? h : h % keys * each + h / keys;
@@ -139,7 +139,7 @@ static enum kvc_status load_projections(struct kvc_loader *in, uint32_t l, struc
                                 &layer->delta_gate, &layer->delta_decay, &layer->delta_beta};
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; !status && i < sizeof to / sizeof *to; i++) {
-        /* grouped families: in GGUF files only decays and betas are grouped; q, k, v and gates are separate */
+        /* in delta_grouped families, GGUF files group only decays and betas; q, k, v and gates are separate */
         const bool by_group = in->config->family->delta_grouped && (!in->gguf || i > 3);
         const uint64_t all = i > 3 ? (by_group ? 2 * heads : heads) : by_group ? rows[1] : i == 3 ? heads * d : rows[0];
         status = load_slice(in, l, by_group ? &grouped[i] : &apart[i], all, to[i]);

@@ -244,11 +244,11 @@ static struct run *all_runs(const struct comparison *of, size_t *count) {
     return runs;
 }
 
-/* Compares the runs that other ranks have hashed. The ranks with rank 0's file divide them among themselves. */
+/* Compares the runs that other ranks have hashed. The ranks with rank 0's file divide these runs among themselves. */
 static void compare_runs(struct comparison *of, const bool *same, size_t same_count, struct run *mine, size_t count) {
     const uint32_t ranks = of->ranks->link->count, own = of->ranks->link->rank;
     size_t turn = 0, place = 0, at = 0;
-    uint64_t wrong[3] = {0, 0, 0}; /* 1 if a run differs, its tensor, its rank */
+    uint64_t wrong[3] = {0, 0, 0}; /* [0]: 1 if a run differs; [1]: its tensor; [2]: its rank */
     for (uint32_t r = 0; r < own; r++)
         place += same[r];
     for (size_t i = 0; i < count && !same[own]; i++)

@@ -6,7 +6,7 @@
 /* Sets `first` to 1 if the conversation begins with a system message. */
 #define SYSTEM_FIRST "{%- set first = 1 if messages[0].role == 'system' else 0 -%}\n"
 
-/* Used in the loop over messages[first:]; checks that user and assistant alternate. */
+/* For the loop over messages[first:]: raises an exception unless user and assistant alternate. */
 #define TAKE_TURNS                                                                                                     \
     "{%- if message.role != ('assistant' if loop.index0 % 2 else 'user') -%}\n"                                        \
     "{{- raise_exception('a message is the ' ~ message.role ~ \"'s; after an opening system message user and \" ~\n"   \
@@ -33,8 +33,8 @@ static const char llama2[] = SYSTEM_FIRST
 static const char llama3[] = "{{- bos_token -}}\n"
                              "{%- for message in messages -%}\n" LLAMA3_MESSAGE "{%- endfor -%}\n" LLAMA3_ANSWER;
 
-/* Without a date, the template writes the fixed date to which the published template falls back, so that the text is
- * the same every day. */
+/* Without a date, the template writes the published template's fallback date, so that the text is the same every day.
+ */
 static const char llama31[] =
     SYSTEM_FIRST "{%- set today = strftime_now('%d %b %Y') if strftime_now is defined else '26 Jul 2024' -%}\n"
                  "{{- bos_token ~ '<|start_header_id|>system<|end_header_id|>\\n\\n' -}}\n"
@@ -51,7 +51,7 @@ static const char mistral2[] = "{{- bos_token -}}\n" SYSTEM_FIRST "{%- for messa
                                "{%- endif -%}\n"
                                "{%- endfor -%}\n";
 
-/* The system message is placed in the last question. */
+/* The system message becomes the beginning of the last user message. */
 #define MISTRAL_LATE(open, answer)                                                                                     \
     "{{- bos_token -}}\n" SYSTEM_FIRST "{%- for message in messages[first:] -%}\n" TAKE_TURNS                          \
     "{%- if message.role == 'assistant' -%}\n"                                                                         \
@@ -110,8 +110,8 @@ static const char qwen3[] =
     "{{- '<think>\\n\\n</think>\\n\\n' -}}\n"
     "{%- endif -%}\n";
 
-/* Every question is followed by the opening of the answer. Phi-3's first template had no system message; here it uses
- * the form of the later templates. */
+/* The opening of an answer follows every user message. Phi-3's first template had no system message; this template
+ * writes it as the later ones do. */
 static const char phi3[] = "{{- bos_token -}}\n"
                            "{%- for message in messages -%}\n"
                            "{%- if message.role in ['system', 'user'] -%}\n"

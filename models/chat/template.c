@@ -51,8 +51,8 @@ static enum kvc_status no_memory(struct kvc_error *error) {
     return kvc_fail(error, KVC_RESOURCE, "chat: no memory for the conversation");
 }
 
-/* Returns the text of a token for the template, empty if the model's files say that there is none. Without a tokenizer,
- * returns `standard`. */
+/* Returns the text of a token for the template, or an empty text if the model's files say that there is no such token.
+ * Without a tokenizer, returns `standard`. */
 static json_t *token_text(const struct kvc_tokenizer *tokenizer, const char *name, int32_t token,
                           const char *standard) {
     json_t *named = tokenizer ? json_object_get(tokenizer->special_names, name) : NULL;

@@ -64,7 +64,8 @@ enum kvc_status kvc_chat_find_turn_end(struct kvc_tokenizer *tokenizer, struct k
     if (status == KVC_RESOURCE)
         return kvc_fail(error, status, "%s", why.text);
     const char *text = made.text;
-    const char *found = text ? strstr(text, mark) : NULL; /* a template that fails reports the error when it is used */
+    /* if the template fails, the error is reported when the template is used */
+    const char *found = text ? strstr(text, mark) : NULL;
     const struct kvc_added *token = found ? token_at(tokenizer, text, (size_t)(found - text) + strlen(mark)) : NULL;
     if (token)
         tokenizer->pieces[token->id].ends_turn = true;

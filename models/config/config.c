@@ -283,7 +283,7 @@ static enum kvc_status complete_experts(struct kvc_config *config, bool gguf, co
                         used, config->experts_used, count, config->experts);
     }
     if (config->expert_feed ==
-        0) { /* in the first Qwen2-MoE files, feed_forward is the width of all experts of a token together */
+        0) { /* in the first Qwen2-MoE files, feed_forward is the sum of the widths of a token's experts */
         config->expert_feed = config->feed_forward / (config->family->shared ? config->experts_used : 1);
     }
     if (config->family->shared && config->shared_feed == 0) {

@@ -8,7 +8,7 @@
 
 /* Which layers have a sliding window. */
 enum kvc_window_kind {
-    KVC_WINDOW_NONE,   /* none: config.json's key is ignored, as in transformers */
+    KVC_WINDOW_NONE,   /* no layer: sliding_window in config.json is ignored, as in transformers */
     KVC_WINDOW_ALL,    /* all layers, if config.json gives a size */
     KVC_WINDOW_ASKED,  /* all layers, if use_sliding_window is true */
     KVC_WINDOW_LISTED, /* the layers in layer_types, if use_sliding_window is true */
@@ -26,7 +26,7 @@ enum kvc_norms {
     KVC_NORMS_ONE     /* one norm for the inputs of attention and feed-forward network, which run in parallel */
 };
 
-/* Norms of queries and keys, by the shape of their weights. */
+/* Norms of queries and keys, by the shape of their weights. d: head size. */
 enum kvc_qk_norm {
     KVC_QK_NONE,
     KVC_QK_ALIKE, /* [d], shared by all heads */
@@ -84,7 +84,7 @@ struct kvc_family {
     bool sinks;               /* attention has sinks */
     bool clamps;              /* config.json's swiglu_limit and swiglu_alpha must equal the values in canon.h */
     bool output_bias;         /* q, k, v and o have biases if config.json lacks attention_bias */
-    bool keep_fractions;      /* GGUF: yarn keeps fractions at its ramp's ends. config.json: a flag says so */
+    bool keep_fractions;      /* GGUF: the ends of yarn's ramp are not rounded. config.json: a flag decides */
     bool norm_topk_prob;      /* config.json has this flag; default: false */
     bool gated_attention;     /* q has twice the rows: for each head, the query and then a gate of the output */
     bool delta_grouped;       /* both formats store a delta net's projections grouped by key head */
@@ -92,7 +92,7 @@ struct kvc_family {
     uint64_t attention_every; /* default: every n-th layer has attention, all others are delta nets */
     enum kvc_window_kind window;
     uint64_t pattern;     /* default: every n-th layer has no window */
-    uint64_t wide_layers; /* GGUF: a model with this many layers scales queries by hidden / heads, not by head size */
+    uint64_t wide_layers; /* GGUF: models with this many layers scale scores by 1 / sqrt(hidden / heads) */
     /* Defaults of transformers if config.json lacks the key. 0 means hidden / heads for head_size, heads for kv_heads,
      * and no default for the others. */
     uint64_t heads, head_size, kv_heads, vocab, sliding_window, original_context, context;
@@ -102,7 +102,7 @@ struct kvc_family {
     uint64_t unrotated;                      /* default: every n-th layer does not rotate */
     double local_base, score_cap, logit_cap; /* also the defaults for GGUF files */
 };
-extern const struct kvc_family kvc_families[]; /* ends with gguf NULL */
+extern const struct kvc_family kvc_families[]; /* the last row's gguf is NULL */
 /* Writes the families' names in GGUF files or config.json into text, for messages: "llama, qwen2, qwen3 and phi3".
  * Returns text. */
 char *kvc_family_names(bool gguf, char *text, size_t capacity);
@@ -113,7 +113,7 @@ enum kvc_rope_kind {
     KVC_ROPE_LLAMA3,
     KVC_ROPE_YARN,
     KVC_ROPE_LONGROPE,
-    KVC_ROPE_DIVISORS /* rope_freqs.weight that differs from the one in the published Llama 3 models */
+    KVC_ROPE_DIVISORS /* divisors in rope_freqs.weight that differ from those of the published Llama 3 models */
 };
 const char *kvc_rope_kind_name(enum kvc_rope_kind kind); /* "plain", "linear", ... */
 
@@ -122,7 +122,7 @@ const char *kvc_rope_kind_name(enum kvc_rope_kind kind); /* "plain", "linear", .
 struct kvc_config {
     const struct kvc_family *family;
     uint64_t layers, hidden, heads, kv_heads, head_size, feed_forward, vocab, context;
-    uint64_t experts, experts_used, expert_feed; /* experts 0: a dense network; expert_feed: width of one expert */
+    uint64_t experts, experts_used, expert_feed; /* experts: 0 for a dense network; expert_feed: width of one expert */
     uint64_t shared_feed;                        /* width of the shared expert; 0: none */
     bool routing_normalized;
     unsigned char *dense; /* [layers] 1: dense network in place of experts; NULL: no layer */
@@ -170,14 +170,14 @@ struct kvc_config_field {
     double minimum, maximum;
     unsigned feature; /* 0: all families; else only families with this feature */
 };
-extern const struct kvc_config_field kvc_config_fields[]; /* ends with both names NULL */
+extern const struct kvc_config_field kvc_config_fields[]; /* both names of the last row are NULL */
 
 /* Returns true if the family supports the feature. */
 static inline bool kvc_config_knows(const struct kvc_config *config, unsigned feature) {
     return feature == 0 || config->family->features & feature;
 }
-/* Returns config.json's flag for norms of queries and keys, or NULL if all models of the family have them or none has.
- */
+/* Returns config.json's flag for norms of queries and keys, or NULL if all models of the family have such norms or none
+ * has them. */
 static inline const char *kvc_qk_norm_key(const struct kvc_family *family) {
     return family->qk_norm < KVC_QK_EACH ? NULL : family->qk_norm == KVC_QK_EACH ? "use_qk_norm" : "qk_layernorm";
 }
@@ -228,7 +228,7 @@ enum kvc_status kvc_rope_build_still(const struct kvc_config *config, bool inter
 /* Computes the frequencies of layers with a window, if these have their own base. */
 enum kvc_status kvc_rope_build_local(const struct kvc_config *config, bool interleaved, struct kvc_rope *rope,
                                      struct kvc_error *error);
-/* Writes Llama 3's scaling as GGUF's rope_freqs.weight has it: divisor [rotary/2]. */
+/* Writes Llama 3's scaling to divisor [rotary/2], in the form of GGUF's tensor rope_freqs.weight. */
 void kvc_rope_divisors(const struct kvc_config *config, float *divisor);
 /* Recognizes divisors that follow Llama 3's formula with the published parameters and sets those parameters, so that
  * frequencies are computed as from config.json. Leaves other divisors alone. */

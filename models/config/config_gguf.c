@@ -48,7 +48,8 @@ static void make_key(const struct kvc_config *config, const char *name, char *ke
     snprintf(key, capacity, "%s.%s", config->family->gguf, name);
 }
 
-/* Finds the family's row for this file. Rows of one architecture differ in experts or in refusing a window. */
+/* Finds the family's row for this file. Rows of one architecture differ in whether they have experts and whether they
+ * refuse a window. */
 static const struct kvc_family *find_row(const struct kvc_gguf *file, const struct kvc_config *config) {
     const struct kvc_family *family = config->family;
     char key[128];

@@ -218,7 +218,8 @@ static enum kvc_status read_fields(const struct kvc_hf_source *in, struct kvc_co
     return status;
 }
 
-/* Finds which projections have a bias. A family without a gate has a bias in every projection except q, k and v. */
+/* Finds which projections have a bias. A family without gate projections has a bias in every projection except q, k and
+ * v. */
 static enum kvc_status read_biases(const struct kvc_hf_source *in, struct kvc_config *config) {
     const struct kvc_family *family = config->family;
     bool attention_bias = family->output_bias, qkv_bias = family->qkv_bias, feed_bias = config->feed_bias;

@@ -63,8 +63,8 @@ static bool all_full(const json_t *types) {
     return full;
 }
 
-/* Decides if the model has a sliding window. sliding_window itself has been read; it becomes the family's default if it
- * is missing, and 0 if the model does not use it. */
+/* Decides if the model has a sliding window. config->sliding_window has been read. Sets it to the family's default if
+ * the key is missing, and to 0 if the model does not use it. */
 static enum kvc_status read_window(const struct kvc_hf_source *in, struct kvc_config *config, const json_t *types) {
     const enum kvc_window_kind kind = config->family->window;
     const bool asked = kind == KVC_WINDOW_ASKED || kind == KVC_WINDOW_LISTED || kind == KVC_WINDOW_CHOSEN;
@@ -87,7 +87,7 @@ static enum kvc_status read_window(const struct kvc_hf_source *in, struct kvc_co
     return KVC_OK;
 }
 
-/* Reads max_window_layers: layers below *first have no window. */
+/* Reads max_window_layers: layers before layer *first have no window. */
 static enum kvc_status read_first_window(const struct kvc_hf_source *in, int64_t *first) {
     const json_t *value = kvc_hf_get(in->root, "max_window_layers");
     *first = value ? (int64_t)json_integer_value(value) : 28;

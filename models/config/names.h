@@ -40,7 +40,7 @@ struct kvc_matrix_name {
         enum kvc_extent outputs;
     } part[3];
 };
-extern const struct kvc_matrix_name kvc_matrix_names[]; /* ends with gguf NULL */
+extern const struct kvc_matrix_name kvc_matrix_names[]; /* the last row's gguf is NULL */
 /* Return true if the layer has the matrix, and if that matrix has a bias. */
 bool kvc_has_matrix(const struct kvc_config *config, uint32_t layer, const struct kvc_matrix_name *matrix);
 bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias_flag bias);
@@ -53,7 +53,7 @@ struct kvc_norm_name {
     enum kvc_extent length;
     size_t span, bias; /* offsets in struct kvc_layer; bias 0: never has a bias */
 };
-extern const struct kvc_norm_name kvc_norm_names[]; /* ends with gguf NULL */
+extern const struct kvc_norm_name kvc_norm_names[]; /* the last row's gguf is NULL */
 /* Return true if the model has the norm, and if the norm has a bias. */
 bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm);
 bool kvc_has_norm_bias(const struct kvc_config *config, const struct kvc_norm_name *norm);
@@ -70,7 +70,7 @@ struct kvc_expert_name {
     const char *stack;   /* name in folders that stack the experts, too (models/files/split_experts.c) */
     size_t weight, bias; /* offsets in struct kvc_layer */
 };
-extern const struct kvc_expert_name kvc_expert_names[]; /* ends with gguf NULL */
+extern const struct kvc_expert_name kvc_expert_names[]; /* the last row's gguf is NULL */
 /* Write a tensor's name. kvc_stack_tensor: "blk.3.ffn_up_exps.weight" or "model.layers.3.mlp.experts.up_proj"; with
  * bias "blk.3.ffn_up_exps.bias" or "model.layers.3.mlp.experts.up_proj_bias". kvc_expert_tensor:
  * "blk.3.ffn_up.7.weight" or "model.layers.3.mlp.experts.7.up_proj.weight". */

@@ -27,8 +27,8 @@ struct kvc_planned_tensor {
     const struct kvc_expert_name *experts; /* for KVC_PLAN_EXPERTS and for stacked biases */
     const struct kvc_norm_name *norm;      /* for KVC_PLAN_NORM, in a layer */
     bool apart;           /* folders have shape[0] tensors, one per expert or head; hf is the first one's name */
-    uint64_t interleaved; /* number of heads with rows half-split in Hugging Face files and interleaved in GGUF files;
-                             0: none */
+    uint64_t interleaved; /* number of heads whose rows are half-split in Hugging Face files and interleaved in GGUF
+                             files; 0: none */
     float *factors;       /* values of KVC_PLAN_FACTORS */
 };
 
@@ -46,7 +46,7 @@ struct kvc_plan {
  * tensors are F32. */
 enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
                                struct kvc_error *error);
-/* Returns how many tensors of a folder make up the planned one: 0 if it comes from config.json, 1 unless `apart` is
+/* Returns how many tensors of a folder make up the planned tensor: 0 if it comes from config.json, 1 unless `apart` is
  * set. */
 uint64_t kvc_plan_parts(const struct kvc_planned_tensor *planned);
 /* Writes the name that folders use for part `part` of a planned tensor, or for the whole tensor unless `apart` is
@@ -55,7 +55,8 @@ void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned_ten
                    size_t capacity);
 void kvc_plan_free(struct kvc_plan *plan);
 enum kvc_type kvc_plan_type(enum kvc_type asked, uint64_t cols, struct kvc_replaced *replaced);
-/* Writes a note about replaced types into error->text, empty if there are none. The status there is KVC_OK. */
+/* Writes a note about replaced types to error->text, or an empty text if no type was replaced. Sets error->status to
+ * KVC_OK. */
 void kvc_plan_note(const struct kvc_replaced *replaced, enum kvc_type asked, struct kvc_error *error);
 
 /* Writes all keys of "<architecture>." and "general.", without the tokenizer. `type` is the requested type. */

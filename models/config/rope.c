@@ -54,8 +54,8 @@ void kvc_rope_divisors(const struct kvc_config *config, float *divisor) {
     }
 }
 
-/* All published models have low 1, high 4 and a power of two as original context. The last divisor of these models is
- * the factor. */
+/* All published models have low_factor 1, high_factor 4 and a power of two as original context. Their last divisor
+ * equals `factor`. */
 void kvc_rope_recognise(struct kvc_config *config) {
     const uint64_t pairs = config->rope.rotary / 2;
     if (config->rope.kind != KVC_ROPE_DIVISORS || pairs == 0 || config->rope.divisor_count != pairs)

@@ -161,7 +161,7 @@ void kvc_random_q2_k(struct kvc_block_q2_k *block, float reach) {
 /* The part that Q4_K and Q5_K share: scales and minimums as 6-bit integers. */
 struct affine_block {
     kvc_u8 d[2], dmin[2], scale[12];
-    float scales[8], minimums[8]; /* as readers compute them */
+    float scales[8], minimums[8]; /* as dequantization computes them */
 };
 
 static void share_affine(const float *x, int top, struct affine_block *block) {

@@ -94,11 +94,12 @@ void kvc_quantize_mxfp4(const float *x, struct kvc_block_mxfp4 *block) {
 }
 
 /* The codebook values have a root mean square of 5.85. The wanted scale is rarely a power of two. So each block takes
- * the next lower or higher power, chosen by its random byte. The ratio of the two gives the right mean square. */
+ * the next lower or higher power, chosen by its random byte. The proportion of blocks with the higher power is such
+ * that the mean square is right. */
 void kvc_random_mxfp4(struct kvc_block_mxfp4 *block, float reach) {
     const float scale = reach / 10.14f;                       /* 5.85 * sqrt(3) */
     const int power = (int)(kvc_bits(scale) >> 23 & 255) + 1; /* kvc_power_half(power) <= scale */
     const float low = kvc_power_half((kvc_u8)power), square = scale / low * (scale / low); /* 1 to 4 */
-    const float twice = (square - 1.0f) / 3.0f; /* share of blocks that take the larger power */
+    const float twice = (square - 1.0f) / 3.0f; /* proportion of blocks with the higher power */
     block->power[0] = (kvc_u8)(power + ((float)block->power[0] < 256.0f * twice));
 }

@@ -30,7 +30,7 @@ static void copy_metadata(const struct kvc_gguf *file, enum kvc_type asked, stru
     const char *key;
     enum kvc_gguf_type type;
     for (size_t i = 0; kvc_gguf_key(file, i, &key, &type); i++) {
-        /* The writer sets its own alignment, file type and number of parts. */
+        /* The writer sets the new file's alignment, file type and number of parts. */
         if (strcmp(key, "general.alignment") != 0 && strcmp(key, "general.file_type") != 0 &&
             strncmp(key, "split.", 6) != 0) {
             uint64_t bytes;

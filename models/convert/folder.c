@@ -83,7 +83,7 @@ static void keep_experts(struct kvc_plan *plan, struct kvc_planned_tensor *plann
     if (!tensor || !kvc_stays(tensor, asked)) {
         return;
     }
-    if (planned->type != asked) { /* it no longer counts as replaced */
+    if (planned->type != asked) { /* the tensor keeps its type, so it no longer counts as replaced */
         plan->replaced.q8_0 -= planned->type == KVC_Q8_0;
         plan->replaced.f16 -= planned->type == KVC_F16;
     }

@@ -130,7 +130,7 @@ static enum kvc_status write_generation(struct kvc_output_set *set, const struct
     json_t *ends = json_array();
     if (t->bos >= 0)
         folder_text_put(&made, "bos_token_id", json_integer(t->bos));
-    if (t->eos >= 0) /* the first one ends a text */
+    if (t->eos >= 0) /* the first id in the list is the one that ends a text */
         made.whole = json_array_append_new(ends, json_integer(t->eos)) == 0 && made.whole;
     for (size_t i = 0; i < t->count; i++)
         if (t->pieces[i].ends_turn && (int32_t)i != t->eos)

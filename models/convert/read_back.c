@@ -5,8 +5,8 @@
 #include "models/convert/convert.h"
 
 enum kvc_status kvc_convert_read_back(const char *written, const char *to, struct kvc_error *error) {
-    const struct kvc_engine_options options = {.backend = "ref",
-                                               .threads = 1}; /* enough, because nothing is computed */
+    /* ref and one thread are enough, because nothing is computed */
+    const struct kvc_engine_options options = {.backend = "ref", .threads = 1};
     struct kvc_engine *engine;
     struct kvc_model *model;
     struct kvc_error why = {0};
@@ -21,7 +21,8 @@ enum kvc_status kvc_convert_read_back(const char *written, const char *to, struc
     if (!status) {
         return KVC_OK;
     }
-    const size_t length = strlen(written); /* removes the temporary path, which means nothing to the user */
+    /* strips the temporary path from the message, because users do not know it */
+    const size_t length = strlen(written);
     const char *rest = strncmp(why.text, written, length) == 0 ? why.text + length : why.text;
     return kvc_fail(error, status, "%s: was not written, because it could not be opened afterwards%s%s", to,
                     *rest == ':' || *rest == '/' ? "" : ": ", rest);

@@ -79,7 +79,7 @@ static int32_t special_id(const struct kvc_tokenizer *tokenizer, const json_t *a
 static enum kvc_status put_others(const char *folder, const struct kvc_tokenizer *tokenizer,
                                   struct kvc_gguf_writer *writer, struct kvc_error *error) {
     static const char *const ids[][2] = {{"unk", "tokenizer.ggml.unknown_token_id"},
-                                         {"sep", "tokenizer.ggml.seperator_token_id"}, /* the format's own spelling */
+                                         {"sep", "tokenizer.ggml.seperator_token_id"}, /* the format misspells it */
                                          {"pad", "tokenizer.ggml.padding_token_id"},
                                          {"cls", "tokenizer.ggml.cls_token_id"},
                                          {"mask", "tokenizer.ggml.mask_token_id"}};

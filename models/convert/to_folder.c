@@ -74,7 +74,7 @@ static const struct kvc_family *folder_family(const struct kvc_config *config) {
     return own;
 }
 
-/* Returns the planned tensor of the up projection (or of its bias), given that of the gate. */
+/* Returns the planned tensor of the up projection (or of its bias), given the planned tensor of the gate. */
 static const struct kvc_planned_tensor *beside(const struct kvc_plan *plan, const struct kvc_planned_tensor *gate) {
     for (size_t i = 0; i < plan->count; i++) {
         const struct kvc_planned_tensor *other = &plan->tensors[i];

@@ -10,7 +10,7 @@ struct kvc_gguf;
 struct kvc_tokenizer;
 
 /* Writes config.json. `dtype` is the type of the matrices. Reads it back and returns KVC_INPUT if it cannot express the
- * model. from: the model's path, for errors. */
+ * model. `from` is the model's path, for errors. */
 enum kvc_status kvc_write_config(struct kvc_output_set *set, const char *from, const struct kvc_config *config,
                                  enum kvc_type dtype, struct kvc_error *error);
 

@@ -34,7 +34,7 @@ struct kvc_file_tensor {
     uint64_t shape[4]; /* outermost first (GGUF files store the reverse) */
     const void *data;  /* in the mapping, checked to lie inside the file */
     uint64_t bytes;
-    struct kvc_scaled *scaled; /* if set, data is NULL and is computed on demand (models/files/scaled.h) */
+    struct kvc_scaled *scaled; /* if set, `data` is NULL until it is computed on demand (models/files/scaled.h) */
     enum kvc_raw raw;          /* raw element type; used only while a safetensors file is opened */
 };
 

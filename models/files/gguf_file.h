@@ -24,7 +24,7 @@ struct kvc_gguf {
     struct kvc_file_tensor *tensors;
     size_t tensor_count;
     uint32_t *tensors_by_name; /* sorted indices */
-    struct kvc_gguf **parts;   /* the files of a split model, this one first; `tensors` has the tensors of all */
+    struct kvc_gguf **parts;   /* the files of a split model, this one first; `tensors` has the tensors of all files */
     size_t part_count;         /* 0: a single file */
 };
 

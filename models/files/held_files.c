@@ -14,7 +14,7 @@
 struct kvc_held_file {
     struct kvc_held_file *next;
     atomic_bool taken;
-    _Atomic(char *) path; /* whoever replaces it by NULL owns the path */
+    _Atomic(char *) path; /* the thread that replaces it by NULL owns the path */
     char *copy;           /* same text, for freeing; a handler must not call free, so paths that it claims leak */
     _Atomic(uintptr_t) start;
     _Atomic(size_t) bytes;
@@ -56,7 +56,7 @@ struct kvc_held_file *kvc_hold_mapped(const char *path, const void *start, size_
 }
 
 void kvc_let_go(struct kvc_held_file *file) {
-    if (file && atomic_exchange(&file->path, NULL)) { /* otherwise a handler has claimed it */
+    if (file && atomic_exchange(&file->path, NULL)) { /* otherwise a handler owns the path */
         atomic_store(&file->bytes, 0);
         free(file->copy);
         atomic_store(&file->taken, false);

@@ -82,8 +82,8 @@ static size_t read_padded(void *buffer, size_t capacity, void *data) {
 
 /* jansson's scanner keeps the current token in a buffer that doubles. If that allocation fails, jansson drops a byte
  * and goes on: keys get shorter, and a number aborts the program by an assertion. So the scanner first reads a string
- * that is longer than any token, which grows the buffer in advance. The string's end does not fall where the buffer
- * doubles. */
+ * that is longer than any token, which grows the buffer in advance. The string's length is chosen so that it does not
+ * end where the buffer doubles. */
 static json_t *json_parse(const char *text, size_t bytes) {
     const size_t longest = longest_token(text, bytes);
     size_t capacity = 32;

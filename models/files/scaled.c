@@ -57,7 +57,7 @@ static void lay_block(const unsigned char *from, unsigned char power, unsigned c
 
 enum { TILE = 64 }; /* rows and columns that are transposed together, so that cache lines are used fully */
 
-/* Transposes [E, K, parts N] to [E, N, K], taking outputs part, part + parts and so on. */
+/* Transposes [E, K, parts N] to [E, N, K], taking outputs `part`, `part + parts` and so on. */
 static void transpose_stack(const struct kvc_file_tensor *tensor, unsigned char *to) {
     const struct kvc_scaled *scaled = tensor->scaled;
     const size_t element = kvc_type_row_bytes(tensor->type, 1), parts = scaled->parts;

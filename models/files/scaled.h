@@ -1,8 +1,8 @@
 /* scaled.h - tensors of Hugging Face folders that are stored as 8-bit or 4-bit numbers with scales in a second tensor:
  * FP8 (F8_E4M3 with X_scale_inv) and MXFP4 (X_blocks with X_scales).
  *
- * Such a pair becomes one tensor of type FP8 or MXFP4, or F32 if rows of FP8 are not a multiple of 128. Its data is
- * made on demand. The same holds for the parts of a tensor that interleaves two matrices by output
+ * Such a pair becomes one tensor of type FP8 or MXFP4, or F32 if the length of FP8 rows is not a multiple of 128. Its
+ * data is made on demand. The same holds for the parts of a tensor that interleaves two matrices by output
  * (split_experts.c). */
 #ifndef KVC_MODELS_FILES_SCALED_H
 #define KVC_MODELS_FILES_SCALED_H
@@ -18,7 +18,7 @@ struct kvc_scaled {
     const unsigned char *raw, *scales; /* in the file, perhaps unaligned */
     enum kvc_type scale_type;          /* type of FP8 scales */
     uint64_t block_rows, block_cols, grid_cols;
-    uint32_t parts, part; /* outputs in this tensor: part, part + parts, ... (MXFP4 and transposed) */
+    uint32_t parts, part; /* outputs in this tensor: `part`, `part + parts`, ... (MXFP4 and transposed) */
     bool transposed;      /* plain numbers without scales, stored as [inputs, outputs] */
     void *made;
 };

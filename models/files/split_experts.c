@@ -9,7 +9,8 @@
 #include "models/files/scaled.h"
 #include "models/files/tensor_index.h"
 
-/* Tensors by the ends of their names, and their parts. If `second` is NULL, the tensor is only transposed. */
+/* The kinds of fused tensors: how their names end, and how the names of their two parts end. If `second` is NULL, the
+ * tensor is only transposed. */
 static const struct {
     const char *end, *first, *second;
     uint32_t dimensions;

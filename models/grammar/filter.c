@@ -16,7 +16,7 @@ struct grammar_filter {
     const struct kvc_model *model;
     uint32_t vocab;
     bool first; /* no token has added a byte yet */
-    bool names; /* the names of control tokens are text */
+    bool names; /* the grammar matches control tokens by their names */
     char *text; /* the answer; bytes + SPARE <= capacity */
     size_t bytes, capacity;
     bool whole; /* the answer may end here */

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-/* A rule within more parentheses becomes a group. PCRE2 allows 250 parentheses, and a rule has up to 200. */
+/* A rule within more parentheses than this becomes a group. PCRE2 allows 250 parentheses, and a rule has up to 200. */
 #define IN_PLACE_DEEPEST 20u
 
 struct writer {
@@ -57,7 +57,7 @@ static void write_class(struct writer *writer, const struct gbnf_node *node) {
     kvc_regex_put(writer->regex, "]");
 }
 
-/* Writes a node so that it can be repeated. */
+/* Writes a node in a form that a quantifier may follow. */
 static void write_atom(struct writer *writer, uint32_t index) {
     const struct gbnf_node *node = &writer->gbnf->nodes[index];
     const bool is_atom = node->kind == GBNF_CLASS || node->kind == GBNF_CALL || node->kind == GBNF_CHOICE ||

@@ -18,7 +18,7 @@ enum gbnf_kind {
 enum gbnf_property {
     GBNF_ENDS,  /* the node has a finite text */
     GBNF_EMPTY, /* the empty text is one of its texts */
-    GBNF_CLEAR, /* without left recursion */
+    GBNF_CLEAR, /* the node has no left recursion */
     GBNF_PROPERTIES
 };
 struct gbnf_node {
@@ -38,7 +38,7 @@ struct gbnf_rule {
     size_t length;
     uint32_t line, called; /* lines of the definition and of the first call; 0: none */
     uint32_t calls;        /* number of calls */
-    uint32_t body;         /* a node */
+    uint32_t body;         /* index of the node that is its body */
     uint32_t group;        /* the rule's group in the pattern; GBNF_NONE: none yet */
 };
 struct gbnf {

@@ -17,7 +17,8 @@ static bool children_hold(const struct gbnf *gbnf, const struct gbnf_node *node,
     return !any;
 }
 
-/* A sequence begins with its first child that cannot be empty, or with an earlier one. Later children do not matter. */
+/* The text of a sequence begins within the first child that cannot be empty, or within an earlier child. Later children
+ * do not matter. */
 static bool sequence_is_clear(const struct gbnf *gbnf, const struct gbnf_node *node) {
     for (uint32_t child = node->first; child != GBNF_NONE; child = gbnf->nodes[child].next) {
         if (!gbnf->nodes[child].holds[GBNF_CLEAR])
@@ -76,7 +77,7 @@ static uint32_t left_call(const struct gbnf *gbnf, uint32_t rule) {
 
 static enum kvc_status refuse_left(const struct gbnf *gbnf, uint32_t rule, struct kvc_error *error) {
     char through[160] = "";
-    for (uint32_t i = 0; i < gbnf->rule_count; i++) /* until the rule is certainly within the cycle */
+    for (uint32_t i = 0; i < gbnf->rule_count; i++) /* after so many calls, the rule is certainly within the cycle */
         rule = left_call(gbnf, rule);
     for (uint32_t next = left_call(gbnf, rule), last = rule; next != last; next = left_call(gbnf, next))
         rule = next < rule ? next : rule; /* the rule of the cycle that comes first in the text */

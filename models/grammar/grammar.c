@@ -15,19 +15,19 @@
 #define TEXT_MOST (1u << 20) /* bytes of a grammar's text */
 #define HEAP_LIMIT 65536u    /* KiB that one match may use */
 /* Limits on the steps of one match. Ordinary texts need 2 to 6 steps for each byte. If a match exceeds the first limit,
- * it is tried again with higher limits, as long as the matches of a token have steps left. So a hostile grammar cannot
- * delay other work for long, however many tokens are compared. */
+ * it is tried again with higher limits, until the matches of a token have used STEPS_OF_TOKEN steps. So a hostile
+ * grammar cannot delay other work for long, however many tokens are compared. */
 #define STEPS_FIRST(bytes) (16u * (uint64_t)(bytes) + 4000u)
 #define STEPS_MOST(bytes) (200u * (uint64_t)(bytes) + 50000u)
 #define STEPS_OF_TOKEN 50000000u
-#define SAMPLES 64u        /* completions of a character that are tried if the points are not exact */
+#define SAMPLES 64u        /* number of completions of a character to try if the boundary code points are not exact */
 #define STACK_FIRST 65536u /* bytes of the stack of compiled patterns */
 #define STACK_MOST (16u << 20)
 
 struct kvc_grammar {
     pcre2_code *code;
     struct kvc_points points;
-    bool names; /* kvc_grammar_names */
+    bool names; /* see kvc_grammar_names */
 };
 
 bool kvc_grammar_names(const struct kvc_grammar *grammar) { return grammar->names; }
@@ -165,7 +165,8 @@ static int match(struct kvc_matcher *matcher, const char *text, size_t bytes, ui
 
 static bool reaches_end(int result) { return result >= 0 || result == PCRE2_ERROR_PARTIAL; }
 
-/* Completes the text with the last `missing` bytes of the character `code`. Returns true if it stays possible. */
+/* Completes the text with the last `missing` bytes of the character `code`. Returns true if the text can still begin a
+ * text of the grammar. */
 static bool can_be(struct kvc_matcher *matcher, char *text, size_t bytes, unsigned missing, uint32_t code) {
     for (unsigned b = 0; b < missing; b++)
         text[bytes + b] = (char)(0x80 | (code >> 6 * (missing - 1 - b) & 63));

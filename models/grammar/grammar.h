@@ -23,7 +23,7 @@ void kvc_regex_free(struct kvc_regex *regex);
 enum kvc_status kvc_schema_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
 enum kvc_status kvc_gbnf_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
 enum kvc_status kvc_sequence_regex(const char *text, size_t bytes, struct kvc_regex *regex, struct kvc_error *error);
-/* Returns true if the names of control tokens are text for the grammar. */
+/* Returns true if the grammar matches control tokens by their names. */
 bool kvc_grammar_names(const struct kvc_grammar *grammar);
 
 /* Boundary code points, ascending, perhaps repeated: between two of them, a pattern treats all characters alike. */

@@ -251,7 +251,7 @@ static bool constants(struct schema *schema, const json_t *node, const struct sc
     const size_t count = only ? 1 : json_array_size(list);
     unsigned types = ~0u;
     bool any = false;
-    if (only && list) { /* some generators write both */
+    if (only && list) { /* some generators write both `const` and `enum` */
         bool found = false;
         for (size_t i = 0; i < json_array_size(list); i++)
             found = found || json_equal(json_array_get(list, i), only);

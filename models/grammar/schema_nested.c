@@ -95,7 +95,7 @@ static bool optional_members(struct schema *schema, const struct member *members
 
 static bool put_members(struct schema *schema, const struct member *members, size_t count,
                         const struct schema_place *at, struct kvc_regex *out) {
-    bool before = false; /* another member certainly precedes */
+    bool before = false; /* another member certainly precedes the next one */
     size_t required = 0;
     while (required < count && !members[required].required)
         required++;

@@ -47,7 +47,7 @@ struct jinja_string {
     const char *data;
     size_t bytes;
     const char *marks;         /* [bytes], 1 for each byte written by the caller, else 0; NULL: all 0 */
-    struct jinja_store *store; /* the store of data; NULL: nothing can be appended */
+    struct jinja_store *store; /* the store that contains `data`; NULL: nothing can be appended */
     bool safe;                 /* marked by the filter `safe`: text that is added to it gets escaped */
 };
 struct jinja_store {    /* Shared by several strings, each of which is a prefix of the longest */
@@ -116,7 +116,7 @@ struct jinja {
     char **names; /* [names_size], a power of two; NULL: empty cell */
     size_t names_size, names_count;
     const char *loop, *caller; /* interned names */
-    const char *watched;       /* interned name to look for; read: an expression uses it */
+    const char *watched;       /* interned name to look for; `read`: an expression uses it */
     bool read;
     struct jinja_scope *scope;
     struct jinja_text *out;
@@ -207,7 +207,7 @@ bool jinja_letter(uint32_t code);
 bool jinja_decimal(uint32_t code);
 size_t jinja_characters(const struct jinja_string *text);
 size_t jinja_offset(const struct jinja_string *text, size_t character); /* bytes in front of a character */
-/* Returns the offset of part in text, at or after from. Returns SIZE_MAX if it is not found. */
+/* Returns the offset of `part` in `text`, at or after `from`. Returns SIZE_MAX if it is not found. */
 size_t jinja_search(const char *text, size_t bytes, size_t from, const char *part, size_t part_bytes);
 
 /* ---- upper and lower case (case.c) ---- */

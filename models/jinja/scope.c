@@ -1,5 +1,5 @@
-/* scope.c - variables and their scopes. Bodies of loops, macros and the blocks of set, call and filter have scopes of
- * their own. */
+/* scope.c - variables and their scopes. Each body of a loop or macro, and each {% set %}, {% call %} and {% filter %}
+ * block, has its own scope. */
 #include "models/jinja/parts.h"
 
 #include "core/base/assert.h"

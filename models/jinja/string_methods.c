@@ -97,8 +97,8 @@ METHOD(do_title) {
 
 /* ---- finding ---- */
 
-/* Converts start and end, in characters, to a range of bytes. Returns false if the range contains nothing, not even the
- * empty string. */
+/* Converts start and end, in characters, to a range of bytes. Returns false if the range begins after its end, so that
+ * not even the empty string is found in it. */
 static bool range_of(struct jinja *j, const struct jinja_string *text, struct jinja_value start, struct jinja_value end,
                      size_t *from, size_t *to) {
     *from = 0;

@@ -90,7 +90,7 @@ struct jinja_node {
     enum jinja_operator what;
     int line;
     unsigned count;                      /* number of items */
-    const char *name;                    /* interned; for an argument: the name it is given by */
+    const char *name;                    /* interned; for an argument: its keyword */
     const struct jinja_builtin *builtin; /* NULL: unknown filter or test */
     struct jinja_value value;
     struct jinja_node *a, *b, *c;

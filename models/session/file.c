@@ -56,7 +56,7 @@ static enum kvc_status check_replaced(const char *path, struct kvc_error *error)
     char there[sizeof mark];
     struct stat about;
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size == 0)
-        return KVC_OK; /* kvc_output_open reports errors for other kinds */
+        return KVC_OK; /* kvc_output_open reports errors for other kinds of files */
     const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     const ssize_t bytes = descriptor < 0 ? -1 : read(descriptor, there, sizeof there);
     if (descriptor >= 0)

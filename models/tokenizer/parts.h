@@ -66,8 +66,8 @@ struct kvc_subject {
 };
 bool kvc_subject_open(struct kvc_subject *subject, const char *text, size_t bytes);
 void kvc_subject_close(struct kvc_subject *subject);
-/* Finds the next match at or after `from`. *found false: there is none. Matches may be empty. Returns KVC_INPUT if the
- * subject's steps are used up. The subject must not move in memory. */
+/* Finds the next match at or after `from`. Sets *found to false if there is none. Matches may be empty. Returns
+ * KVC_INPUT if the subject's steps are used up. The subject must not move in memory. */
 enum kvc_status kvc_pattern_find(const struct kvc_pattern *pattern, struct kvc_subject *subject, size_t from,
                                  bool *found, size_t *start, size_t *end, struct kvc_error *error);
 
