@@ -128,7 +128,8 @@ static void int8(struct kvc_measure *m, uint32_t variant) {
         kvc_measure_time_int8(m, type, rows, N, WIDE, true);
 }
 
-/* The same for float weights with 15-bit activations; also with eight rows, as in a batch of sequences. */
+/* Float weights with 15-bit activations: a large matrix with one row, and a matrix with eight rows (as in a batch of
+ * sequences) or the rows of a chunk. */
 static void int16(struct kvc_measure *m, uint32_t variant) {
     static const enum kvc_type of[INT16_TYPES] = {KVC_F16, KVC_BF16, KVC_F32, KVC_FP8};
     static const uint32_t counts[INT16_ROWS] = {1, 8, MEASURE_ROWS};

@@ -44,7 +44,7 @@ struct kvc_measure {
     char shape[64];
     bool beside; /* true: measure the call with which the table compares */
     /* state of the clock: */
-    uint64_t calls, left; /* calls per lot; calls left in the current lot */
+    uint64_t calls, left; /* calls per lot (between two readings of the clock); calls left in this lot */
     unsigned lots;        /* number of lots timed at this size or, in a cold measurement, of calls timed */
     double start, best;   /* best: seconds of one call */
     double cold[MEASURE_COLD];
@@ -115,7 +115,7 @@ void kvc_measure_time_int8(struct kvc_measure *m, enum kvc_type type, uint32_t r
                            bool quantizing);
 /* Returns `rows` quantized rows. If x is not NULL, *x receives the float rows. */
 struct kvc_int8_rows kvc_measure_int8_rows(struct kvc_measure *m, uint32_t rows, uint32_t K, struct kvc_span *x);
-/* The same for 15-bit activations. */
+/* Like kvc_measure_time_int8 and kvc_measure_int8_rows, but with 15-bit activations. */
 void kvc_measure_time_int16(struct kvc_measure *m, enum kvc_type type, uint32_t rows, uint64_t N, uint32_t K,
                             bool quantizing);
 struct kvc_int16_rows kvc_measure_int16_rows(struct kvc_measure *m, uint32_t rows, uint32_t K, struct kvc_span *x);

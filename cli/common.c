@@ -103,7 +103,7 @@ const char *cli_integer_text(enum kvc_math math, char text[24]) {
 int cli_open_engine(const struct cli_command *command, const struct cli_common *common, struct kvc_engine **engine) {
     struct kvc_engine_options options = {
         .backend = common->backend, .threads = (int)common->threads, .ranks = common->alone ? NULL : cli_ranks()};
-    const char *inject = common->trace ? getenv("KVCULL_INJECT") : NULL; /* for tests of traces */
+    const char *inject = common->trace ? getenv("KVCULL_INJECT") : NULL; /* tests of `kvcull trace` inject an error */
     char trace[4096];
     struct kvc_error error;
 

@@ -14,8 +14,8 @@ struct walk {
     size_t columns, first, last;
     size_t row, column;
     size_t cursor_row, cursor_column;
-    size_t narrow, narrow_above; /* narrow: columns of a narrower terminal, or 0; narrow_above: rows that it makes of
-                                  * the rows above the cursor */
+    size_t narrow, narrow_above; /* narrow: columns of a narrower terminal, or 0; narrow_above: number of rows into
+                                  * which it breaks the rows above the cursor */
 };
 
 static void walk_put(const struct walk *walk, const char *data, size_t bytes) {

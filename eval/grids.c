@@ -149,7 +149,8 @@ static double column_of(const struct place *place) {
 
 static int grids_ascending(const void *a, const void *b) { return ORDER(*(const double *)a, *(const double *)b); }
 
-/* Returns the distinct columns of places [count], at most MOST_COLUMNS, in ascending order. The caller frees them. */
+/* Returns the distinct columns of the cells places [count], at most MOST_COLUMNS, in ascending order. The caller frees
+ * them. */
 static double *columns_of(const struct place *places, size_t count, size_t *columns) {
     double *all = malloc((count + 1) * sizeof *all);
     size_t different = 0;
@@ -208,7 +209,7 @@ static void add_number(struct cli_table *table, const struct place *place) {
         cli_cell(table, place->grid == BY_VALUE ? "%.4f" : "%.2f", place->sum / place->count);
 }
 
-/* Prints places [count] as one table. */
+/* Prints the cells places [count] as one table. */
 static int print_table(const struct eval_results *results, const struct place *places, size_t count, bool groups) {
     struct eval_text heading = {0};
     size_t column_count, i = 0;

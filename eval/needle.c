@@ -225,8 +225,8 @@ static int make_questions(struct needle_task *task, const struct needle_text *te
     return status;
 }
 
-/* A policy's answers. [0]: the question comes directly after the text, or as --ask says. [1]: it is a separate turn
- * (NEEDLE_BOTH). */
+/* A policy's answers. [0]: to questions that are asked as --ask says (NEEDLE_BOTH: directly after the text). [1]: to
+ * questions that are a separate turn (only with NEEDLE_BOTH). */
 struct replies {
     char *answers[2][NEEDLE_DEPTHS];
 };

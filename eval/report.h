@@ -46,7 +46,7 @@ struct report {
 void report_text(FILE *out, const char *text);
 /* Writes a policy, such as "3 snapkv:budget=64", with its mark and color. */
 void report_policy(const struct report *report, size_t policy);
-size_t report_policy_number(const struct report *report, const char *kv); /* policy_count: it is unknown */
+size_t report_policy_number(const struct report *report, const char *kv); /* policy_count if `kv` is unknown */
 /* Converts a fraction to a step of the color scale: 0 is none, 8 is all. */
 unsigned report_level(double share);
 /* Writes the color scale, with the words `none` and `all` at its ends. */

@@ -177,7 +177,7 @@ static int read_line(struct eval_results *results, const char *path, size_t line
     const bool lost = cli_json_lost(); /* jansson may have lost characters of a text without reporting an error */
     const char *wrong = lost ? NULL : json_is_object(record) ? wrong_field(record) : "a JSON object";
     int status;
-    if (!lost && json_is_object(json_object_get(record, "run"))) { /* Python's note on how it made the next results */
+    if (!lost && json_is_object(json_object_get(record, "run"))) { /* the Python package's note on the next results */
         json_decref(record);
         return KVC_OK;
     }

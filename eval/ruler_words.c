@@ -105,7 +105,7 @@ static uint64_t frequency(uint64_t n, uint64_t rank) {
     return (uint64_t)((double)(6 * n) / (square * (double)(rank * rank)));
 }
 
-/* Draws words of six lower-case letters, but the first word is dots. */
+/* Draws words of six lower-case letters. The first word consists of dots instead. */
 static char (*make_codes(uint32_t count, uint64_t *random))[CODED + 1] {
     char(*codes)[CODED + 1] = malloc(count * sizeof *codes);
     for (uint32_t i = 0; codes && i < count; i++) {

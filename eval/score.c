@@ -35,7 +35,7 @@ double eval_score_begins(const struct eval_asked *asked, const char *answer) {
         while (is_blank(*at))
             at++;
         while (*wanted && same) {
-            if (is_blank(*wanted)) { /* blanks match any number of blanks, including none */
+            if (is_blank(*wanted)) { /* blanks in the wanted text match any number of blanks, including none */
                 while (is_blank(*wanted))
                     wanted++;
                 while (is_blank(*at))

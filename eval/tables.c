@@ -105,7 +105,8 @@ static int in_order(const void *a, const void *b) {
         return x->length < y->length ? -1 : 1;
     if (x->task != y->task)
         return x->task < y->task ? -1 : 1;
-    const int names = strcmp(eval_text_of(x->record, "task"), eval_text_of(y->record, "task")); /* unknown tasks */
+    /* orders unknown tasks by name */
+    const int names = strcmp(eval_text_of(x->record, "task"), eval_text_of(y->record, "task"));
     return names ? names : (x->kv > y->kv) - (x->kv < y->kv);
 }
 

@@ -24,7 +24,7 @@ static double h2o_entries(const struct kvc_values *values, const struct kvc_laye
     const uint64_t budget = kvc_recent_budget(values, prompt);
     if (!keeps_prompt(values))
         return (double)budget;
-    /* a list shorter than the longest one grows to that one's length before it evicts */
+    /* a list that is shorter than the longest list grows to the longest list's length before it evicts */
     const double most = context->uneven ? (double)(prompt + budget) : context->from + (double)budget;
     return most < context->from + (double)steps ? most : context->from + (double)steps;
 }

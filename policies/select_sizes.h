@@ -12,7 +12,7 @@ struct kvc_hsa_sizes {
 struct kvc_hsa_sizes kvc_hsa_sizes(double c2, uint32_t head_size);
 
 /* The split of rocketkv for a prompt of S tokens and a budget of t: c = max(1, S/t), r, c2 = c^(1-r), and the entries
- * that stage 1 keeps. If split is negative, r follows the paper's formula; otherwise r is split. */
+ * that stage 1 keeps. If `split` is negative, r follows the paper's formula; otherwise r equals `split`. */
 struct kvc_rocket_sizes {
     double c, r, c2;
     uint64_t kept;

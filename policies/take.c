@@ -88,7 +88,8 @@ static uint64_t between(const struct kvc_values *values, const struct kvc_layer_
                                                                    : budget_of(values, prompt);
 }
 
-/* Returns the layer that chooses the entries of `layer`: W-1 for the layers below W-1, otherwise the layer itself. */
+/* Returns the layer that chooses the entries of `layer`: layer W-1 for the first W layers, otherwise the layer itself.
+ * W is the number of warm-up layers. */
 static uint32_t decider(const struct kvc_values *values, const struct kvc_layer_context *context) {
     const uint32_t W = warmup_layers(values, context->layers);
     return context->layer < W ? W - 1 : context->layer;

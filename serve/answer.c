@@ -54,7 +54,7 @@ static void put_piece(struct serve_text *text, const struct serve *serve, int32_
     serve_text_string(text, piece->data ? piece->data : "", piece->bytes);
 }
 
-/* Writes a chat token: its text, log probability and bytes. The caller closes the object. */
+/* Writes a token of a chat's answer: its text, log probability and bytes. The caller closes the JSON object. */
 static void put_chat_token(struct serve_text *text, const struct serve *serve, int32_t token, float logprob,
                            struct serve_text *piece) {
     char bytes[256];

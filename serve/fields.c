@@ -22,8 +22,8 @@ enum kind {
 #define D SERVE_DETOKENIZE
 #define F SERVE_FORECAST
 #define AT(member) offsetof(struct serve_values, member)
-/* The kind and the target of a field that fills the member. Several rows may fill one member, because defaults and
- * ranges differ by path. This is why the members are in struct serve_values and not in this table. */
+/* Initializes `kind` and `target` of a field that fills `member`. Several rows may fill one member, because defaults
+ * and ranges differ by path. This is why the members are in struct serve_values and not in this table. */
 #define VALUE(member)                                                                                                  \
     _Generic(((struct serve_values *)0)->member, bool: FLAG, int64_t: INTEGER, double: NUMBER, const char *: STRING,   \
              json_t *: JSON),                                                                                          \
@@ -203,7 +203,7 @@ static bool refuse_range(struct serve_error *error, const struct field *field, c
                         kind, field->minimum, field->maximum);
 }
 
-/* Returns true if a value is an empty text or one of `words`, which are separated by |. */
+/* Returns true if a value is an empty text or one of `words`, which are separated by '|'. */
 static bool is_word(const json_t *value, const char *words) {
     const size_t length = json_string_length(value);
     for (const char *at = json_is_string(value) ? words : NULL; at && length > 0; at = strchr(at, '|')) {
@@ -279,7 +279,7 @@ static bool read_value(const struct field *field, json_t *value, struct serve_va
 
 /* ---- names ---- */
 
-/* Removes - and _ and converts to lower case, so that maxTokens and max-tokens match max_tokens. */
+/* Removes '-' and '_' and converts to lower case, so that maxTokens and max-tokens match max_tokens. */
 static void squeeze(const char *name, char squeezed[40]) {
     size_t n = 0;
     for (; *name && n < 39; name++)

@@ -30,15 +30,15 @@ struct serve_exchange {
     int status;                      /* status of the answer; 0: there was no answer */
     bool closes;                     /* true if the connection closes after the answer */
     struct serve_text body;
-    uint64_t counted; /* how many bytes of this body http->bodies includes */
+    uint64_t counted; /* number of bytes of this body that are counted in http->bodies */
     bool crowded;     /* the body was dropped because all bodies together were too large */
     double began;
     struct serve_request *request; /* NULL: the exchange is answered immediately */
 };
 
 struct serve_route {
-    const char *method, *path; /* a path that ends in * stands for all paths that begin like it; a GET route also serves
-                                * HEAD */
+    const char *method, *path; /* a path that ends in '*' stands for all paths with this beginning; a GET route also
+                                * serves HEAD */
     bool open;                 /* true if requests need no API key */
     enum MHD_Result (*answer)(struct serve_exchange *exchange);
 };

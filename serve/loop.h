@@ -9,7 +9,7 @@ struct serve_cached { /* a session that later requests can continue */
     struct serve_tokens tokens; /* the tokens that it has computed */
     char *spec;
     uint64_t bytes, used;
-    uint64_t slot; /* 1 + the number of the file that has its current content; 0: no file has */
+    uint64_t slot; /* 1 + the number of the file that has its current content; 0: there is no such file */
     bool shared;   /* true if requests get copies of it */
 };
 

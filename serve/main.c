@@ -57,7 +57,7 @@ static int open_model(struct serve *serve) {
         return status;
     serve->info = kvc_model_info(serve->model);
     serve->context = options->common.context ? (uint64_t)options->common.context : serve->info->trained_context;
-    /* packed: memory that the first session allocates */
+    /* `packed` is memory that the first session will allocate */
     const uint64_t available = cli_available(), packed = serve->info->packed_bytes;
     serve->memory = options->memory           ? options->memory
                     : available == UINT64_MAX ? (uint64_t)4 << 30

@@ -21,7 +21,7 @@ static json_t *content_text(const json_t *content) {
     json_array_foreach(content, i, part) {
         const char *type = json_string_value(json_object_get(part, "type"));
         const bool good = type && (strcmp(type, "text") == 0 || strcmp(type, "refusal") == 0);
-        /* a part has its text in the member that is named like its type */
+        /* the member that has a part's text is named like the part's type */
         const json_t *said = good ? json_object_get(part, type) : NULL;
         if (!json_is_string(said)) {
             serve_text_free(&text);

@@ -28,8 +28,7 @@ enum {
     SERVE_STEP = 256,            /* the reservation of an answer without a length limit grows by this number of
                                   * tokens */
     SERVE_UPLOAD_SECONDS = 60,   /* time limit for receiving a body */
-    SERVE_BODIES_MOST = 16,      /* all clients' bodies together may be as large as this many bodies of the largest
-                                  * size */
+    SERVE_BODIES_MOST = 16,      /* limit for the bodies of all clients together, in bodies of the largest size */
     SERVE_OUT_LEAST = 64 << 10,  /* bytes reserved for the unread output of a stream */
     SERVE_OUT_MOST = 64 << 20    /* unread bytes at which a stream is closed */
 };
@@ -65,11 +64,10 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     bool goes_on;                /* true if it continues a session of an earlier turn */
     size_t seen, cached;         /* number of prompt tokens in the session: now (seen), and when the answer began
                                   * (cached) */
-    size_t share_at;             /* number of prompt tokens after which a copy is cached for other prompts; 0: no copy
-                                  * is */
-    bool waited;                 /* true if it had to wait for memory or for room in the batch */
-    bool looked;                 /* true if prefixes shared with other prompts have been searched for */
-    int32_t pending;             /* the last token, which the session has not computed yet */
+    size_t share_at; /* number of prompt tokens after which a copy is cached for other prompts; 0: no copy */
+    bool waited;     /* true if it had to wait for memory or for room in the batch */
+    bool looked;     /* true if prefixes shared with other prompts have been searched for */
+    int32_t pending; /* the last token, which the session has not computed yet */
     struct serve_tokens answer;
     size_t capacity;              /* capacity of `answer` in tokens */
     struct serve_record *records; /* [record_count]: the tokens of the echoed prompt, then those of the answer */
@@ -115,7 +113,7 @@ struct serve_request {
     int64_t created;
     double arrived;
     bool chat;
-    struct serve_values values; /* after preparation, JSON pointers are NULL; `stop` is not, and holds a reference */
+    struct serve_values values; /* after preparation, JSON pointers are NULL, except `stop`, which holds a reference */
     struct kvc_bias *biases;    /* [bias_count] */
     size_t bias_count;
     struct kvc_grammar *grammar;    /* grammar of the answers; NULL: any text */

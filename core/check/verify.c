@@ -40,7 +40,7 @@ static enum kvc_status run_operation(struct kvc_verify *v, const struct kvc_veri
     v->row.kind = "operation";
     v->row.name = operation->name;
     v->further = operation->further;
-    v->random = 0x6b76u; /* makes the cases independent of other operations */
+    v->random = 0x6b76u; /* every operation begins with this seed, so its cases do not depend on other operations */
     v->hash = kvc_hash_open();
     if (!v->hash)
         return kvc_fail(&v->error, KVC_RESOURCE, "verify: no memory for a hash");

@@ -62,7 +62,7 @@ struct kvc_lists_shape {
     struct kvc_entry_types types;
     uint32_t kv_heads, head_size, columns;
     uint32_t most_blocks;     /* blocks per head: 1 to this number */
-    bool ordered;             /* the lists have order lists, in random order */
+    bool ordered;             /* the lists have order lists, which are in random order */
     enum kvc_flavour flavour; /* kind of the keys and values */
 };
 
@@ -74,7 +74,7 @@ void kvc_verify_describe(struct kvc_verify *v, const char *format, unsigned a, u
 struct kvc_scoring kvc_verify_scoring(struct kvc_verify *v);
 /* Draws attention sinks, one per query head: near the scores, far below them or far above. */
 struct kvc_twin kvc_verify_sinks(struct kvc_verify *v, uint32_t heads);
-/* Draws the number of query heads per KV head: 1, 4, 7 or 8; small: 1 to 3. */
+/* Draws the number of query heads per KV head: 1, 4, 7 or 8, or 1 to 3 if v->small is true. */
 uint32_t kvc_verify_group(struct kvc_verify *v);
 /* Draws the types of keys and values. */
 struct kvc_entry_types kvc_verify_entry_types(struct kvc_verify *v);
@@ -97,8 +97,8 @@ void *kvc_verify_alloc(struct kvc_verify *v, size_t bytes);
 /* Frees the host memory allocated since held_count was `held`. */
 void kvc_verify_release(struct kvc_verify *v, size_t held);
 float *kvc_verify_values(struct kvc_verify *v, size_t n, enum kvc_flavour flavour);
-enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v);                                 /* draws one, mostly plain */
-struct kvc_twin kvc_verify_twin(struct kvc_verify *v, size_t bytes, const void *contents); /* NULL: zeros */
+enum kvc_flavour kvc_verify_flavour(struct kvc_verify *v); /* draws a kind of values, mostly KVC_PLAIN */
+struct kvc_twin kvc_verify_twin(struct kvc_verify *v, size_t bytes, const void *contents); /* contents NULL: zeros */
 /* A buffer of results on each device, filled with a pattern that differs between the two: a value that an operation
  * does not write shows as a difference. */
 struct kvc_twin kvc_verify_output(struct kvc_verify *v, size_t bytes);
@@ -121,15 +121,15 @@ bool kvc_verify_weight(struct kvc_verify *v, enum kvc_type type, uint32_t output
 bool kvc_verify_experts(struct kvc_verify *v, enum kvc_type type, uint32_t E, uint32_t N, uint32_t K,
                         struct kvc_weight *weight[2]);
 void kvc_verify_weight_free(struct kvc_verify *v, struct kvc_weight *weight[2]);
-/* Draws first [E + 1] for `pairs` pairs: some experts get none, and one may get most. */
+/* Draws an array `first` [E + 1] for `pairs` pairs: some experts get none, and one may get most of them. */
 uint32_t *kvc_verify_first_pairs(struct kvc_verify *v, uint32_t E, uint32_t pairs);
 
 void kvc_verify_lists(struct kvc_verify *v, const struct kvc_lists_shape *shape, struct kvc_twin_lists *out);
 void kvc_verify_lists_free(struct kvc_verify *v, struct kvc_twin_lists *lists);
-/* Draws ascending indices below count for each head: some of them, all or none. */
+/* Draws for each head ascending indices below its count: some of them, all or none. */
 void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_read_list out[2]);
 
-/* Compare n values, or 32-bit integers, of the two buffers. offset counts values. */
+/* Compare n values, or 32-bit integers, of the two buffers. `offset` is in values. */
 void kvc_verify_compare(struct kvc_verify *v, struct kvc_twin twin, size_t offset, size_t n, const char *what);
 void kvc_verify_compare_words(struct kvc_verify *v, struct kvc_twin twin, size_t offset, size_t n, const char *what);
 void kvc_verify_compare_host(struct kvc_verify *v, const float *ref, const float *other, size_t n, const char *what);

@@ -63,7 +63,7 @@ KVC_CASE(append, 8) {
             segments[made][side].lists = &lists[made].lists[side];
             segments[made][side].row = rows;
             segments[made][side].stored = stored;
-            segments[made][side].rows = stored + made; /* followed by some probes */
+            segments[made][side].rows = stored + made; /* the stored rows, followed by `made` probe rows */
         }
         rows += stored + made;
     }

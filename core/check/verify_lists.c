@@ -274,7 +274,7 @@ void kvc_verify_read_lists(struct kvc_verify *v, const struct kvc_twin_lists *li
     if (!index || !count)
         return;
     for (uint32_t h = 0; h < heads; h++) {
-        uint32_t of = kvc_verify_range(v, 0, 4); /* from none to all, in quarters */
+        uint32_t of = kvc_verify_range(v, 0, 4); /* about `of` quarters of the entries: from none to all */
         KVC_ASSERT(lists->count[h] < stride);
         for (uint32_t r = 0; r < lists->count[h]; r++)
             if (of == 4 || kvc_verify_range(v, 0, 3) < of)

@@ -15,8 +15,9 @@ struct kvc_verify_places {
     bool viewed;
 };
 
-/* Creates lists and, sometimes, a view of them, which may contain all entries. Returns false if out of memory.
- * kvc_verify_view returns the view of one device, or NULL. */
+/* Creates lists and, sometimes, a view of them, which may contain all entries. A place is an index into the view or,
+ * without a view, into the list. Returns false if out of memory. kvc_verify_view returns the view of one device, or
+ * NULL. */
 bool kvc_verify_places(struct kvc_verify *v, struct kvc_verify_places *c);
 const struct kvc_read_list *kvc_verify_view(const struct kvc_verify_places *c, int side);
 /* Creates pages for all places, with arbitrary contents. kvc_verify_page draws a number of places per page. */

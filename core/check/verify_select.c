@@ -16,7 +16,7 @@ struct choice {
     struct kvc_read_list reads[2];
 };
 
-/* given: scores and probabilities are synthetic instead of computed. */
+/* If `given` is true, scores and probabilities are synthetic instead of computed. */
 static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool given, struct choice *o) {
     static const uint32_t tops[] = {0, 1, 2, 7, 16, 64, 100, 500, 3000};
     uint32_t heads = c->shape.kv_heads, d = c->shape.head_size, top = kvc_verify_pick(v, tops);

@@ -37,7 +37,7 @@ struct kvc_estimator {
     struct kvc_chunk_forecast *chunks; /* [layers] */
     uint32_t ended;                    /* number of layers whose prompt stage is over */
     uint64_t (*most)[2];               /* [layers]: entries to which lists of each kind grow in decode steps */
-    uint64_t *now;                     /* [layers]: entries of the longest list before these steps */
+    uint64_t *now;                     /* [layers]: entries of the longest list before the decode steps */
     struct kvc_step_event *events;     /* [2 layers] */
     uint64_t *pages;                   /* [layers]: bytes of pages and sums, which grow */
     double (*from)[2]; /* [layers]: entries per list of each kind before the evicting method's first stage */
@@ -52,7 +52,8 @@ struct kvc_method_layer kvc_estimator_method(const struct kvc_estimator *e, enum
 void kvc_estimator_append(struct kvc_estimator *e, uint32_t l, uint64_t rows);
 /* Reduces each list to at most kept[kind] entries. Returns true if any list held more. */
 bool kvc_estimator_thin(struct kvc_estimator *e, uint32_t l, const double kept[2]);
-/* Computes by the method's formula the entries of lists of each kind after `steps` steps, if they held from[kind]. */
+/* Computes by the method's formula how many entries, kept[kind], a list of each kind holds after `steps` steps, if it
+ * held from[kind] entries before them. */
 void kvc_estimator_kept(const struct kvc_estimator *e, struct kvc_method_layer *at, const double from[2],
                         uint64_t steps, double kept[2]);
 
@@ -60,8 +61,8 @@ void kvc_estimator_kept(const struct kvc_estimator *e, struct kvc_method_layer *
 static inline uint32_t kvc_estimator_window(const struct kvc_estimator *e, uint32_t l) {
     return e->windows ? e->windows[l] : 0;
 }
-/* Returns how many of a list's `held` entries later rows can see. The second function returns N of
- * docs/reference/methods.md for a layer's formulas. */
+/* Returns how many of a list's `held` entries later rows can see. kvc_estimator_prompt returns N for a layer's formulas
+ * (docs/reference/methods.md). */
 static inline uint64_t kvc_estimator_seen(const struct kvc_estimator *e, uint32_t l, uint64_t held) {
     const uint32_t window = kvc_estimator_window(e, l);
     return window ? kvc_min_u64(held, window - 1) : held;

@@ -72,7 +72,7 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
     } else if (at.method && kvc_estimator_thin(e, l, kept) && ragged == KVC_RAGGED_HEADS) {
         layer->members = layer->heads;
         layer->pool = layer->lists[0] * layer->count[0] + layer->lists[1] * layer->count[1];
-        layer->pool += layer->members / 2 + 1; /* the number of entries is rounded for each head */
+        layer->pool += layer->members / 2 + 1; /* rounding may add up to half an entry to each head */
         e->uneven = true;
     }
     if (decode_method == at.method)
@@ -98,7 +98,7 @@ static void plan_chunks(struct kvc_estimator *e) {
     }
 }
 
-/* See kvc_stage_decides. */
+/* Returns true if the chunk stage of layer l chooses for a lower layer that sees more than layer l itself. */
 static bool decides(const struct kvc_estimator *e, uint32_t l) {
     const uint32_t window = kvc_estimator_window(e, l);
     for (uint32_t i = 0; i < l && window; i++) {
@@ -113,7 +113,7 @@ static bool decides(const struct kvc_estimator *e, uint32_t l) {
 static void thin_below(struct kvc_estimator *e, uint32_t i, uint32_t l) {
     kvc_ledger_order(&e->ledger, i);
     e->ledger.layer[i].touched = e->ledger.layer[i].thinned = true;
-    /* another window has left some of the chosen positions */
+    /* if the windows differ, layer i may hold only some of the chosen positions */
     e->uneven = e->uneven || kvc_estimator_window(e, i) != kvc_estimator_window(e, l);
     /* the layer may shrink before others do, and its old and new tables then exist at the same time */
     const uint64_t tables = kvc_ledger_arrays(&e->ledger.layer[i], e->ledger.layer[i].slots);

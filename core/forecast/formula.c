@@ -54,7 +54,7 @@ uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, c
 
 static double least(double a, double b) { return a < b ? a : b; }
 
-/* The forecast of some of a layer's lists in decode steps: of those that keep everything, or of all others. */
+/* The forecast of one kind of a layer's lists in decode steps: the lists that keep everything, or all others. */
 struct course {
     struct kvc_method_layer select;
     struct kvc_method_layer decode;
@@ -217,7 +217,7 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
         if (course.held > (double)course.after)
             course.after = (uint64_t)(course.held + 0.5);
         if (course.uneven) {
-            course.held += 0.5; /* the number of entries is rounded for each list */
+            course.held += 0.5; /* rounding may add up to half an entry to each list */
             formula->entry_kind = formula->read_kind = KVC_EXPECTED_MOST;
         }
         formula->entries += course.held * course.lists;

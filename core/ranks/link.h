@@ -25,14 +25,15 @@ enum kvc_channel { KVC_CHANNEL_CALL, KVC_CHANNEL_LATE };
 
 struct kvc_link_class {
     const char *name;
-    /* Gathers all [sum of sizes] on every rank from each rank's part. sizes and offsets [count] are in bytes. */
+    /* Gathers the parts `mine` of all ranks into `all` [sum of sizes] on every rank. `sizes` and `offsets` [count] are
+     * in bytes. */
     void (*gather)(struct kvc_link *link, const void *mine, void *all, const size_t *sizes, const size_t *offsets);
-    /* Gathers rows: rank r's part is [rows, widths[r]] floats, a range of columns of out [rows, sum of widths]. `mine`
-     * must not overlap out. If the pointer is NULL, the caller uses gather and puts the parts in order. */
+    /* Gathers rows: rank r's part is [rows, widths[r]] floats, a range of columns of `out` [rows, sum of widths].
+     * `mine` must not overlap `out`. If the pointer is NULL, the caller uses `gather` and puts the parts in order. */
     void (*gather_rows)(struct kvc_link *link, const float *mine, uint32_t rows, const size_t *widths, float *out);
-    /* Broadcasts data of rank `from` to all. */
+    /* Broadcasts the data of rank `from` to all ranks. */
     void (*broadcast)(struct kvc_link *link, void *data, size_t bytes, uint32_t from);
-    /* Like broadcast from rank 0, but the other ranks may wait for hours, so they sleep meanwhile. */
+    /* Like `broadcast` from rank 0, but the other ranks may wait for hours, so they sleep meanwhile. */
     void (*await)(struct kvc_link *link, void *data, size_t bytes);
     void (*send)(struct kvc_link *link, const void *data, size_t bytes, uint32_t to, enum kvc_channel channel);
     /* Lets pending sends make progress. A rank calls it now and then during long computations. */

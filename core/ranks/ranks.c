@@ -27,7 +27,8 @@ void kvc_call_broadcast(struct kvc_ranks *ranks) {
     link->class->broadcast(link, ranks->packet.data, ranks->packet.bytes, 0);
 }
 
-/* Gathers all [count, bytes] from each rank of a link. If memory is lacking, the function ends all ranks. */
+/* Gathers `bytes` bytes from each rank of a link and returns them as an array [link->count, bytes]. If memory is
+ * lacking, the function ends all ranks. */
 static void *gather_each(struct kvc_ranks *ranks, struct kvc_link *link, const void *mine, size_t bytes) {
     size_t *sizes = malloc(2 * link->count * sizeof *sizes);
     void *all = malloc(link->count * bytes);

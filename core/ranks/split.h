@@ -31,7 +31,7 @@ struct kvc_range kvc_split_layers(uint32_t n, const struct kvc_split *split, uin
 /* Returns rank r's KV heads, at least one. If there are fewer heads than ranks, the surplus ranks hold a copy of
  * another rank's head, and gathering ignores their copy. */
 struct kvc_range kvc_split_heads(uint32_t kv_heads, const struct kvc_split *split, uint32_t rank);
-/* Returns how many of these heads count in a gather: all or none. */
+/* Returns how many of rank r's KV heads count in a gather: all or none. */
 uint32_t kvc_split_owned_heads(uint32_t kv_heads, const struct kvc_split *split, uint32_t rank);
 
 #endif

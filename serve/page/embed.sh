@@ -8,7 +8,7 @@ export LC_ALL
 html=$1 css=$2 markdown=$3
 shift 3
 
-# HTML would end a script at these words, wherever they occur in it.
+# HTML ends a script at these words, wherever they occur in it.
 for file in $markdown "$@"; do
     if grep -qi '<script\|</script' "$file"; then
         echo "embed.sh: $file contains a tag of a script" >&2
