@@ -367,7 +367,7 @@ KVC_DEVICE void kvc_tile_values(kvc_u32 type, const struct kvc_tile *t, kvc_u32 
 
 #endif
 
-/* The kernel `mixed` serves all other types. Its keys and values may have different types. */
+/* The kernel `mixed` is for all other types. Its keys and values may have different types. */
 KVC_ATTENTION_FLOATS(f32, KVC_K_F32, KVC_K_F32)
 KVC_ATTENTION_FLOATS(f16, KVC_K_F16, KVC_K_F16)
 KVC_ATTENTION_FLOATS(q8_0, KVC_K_Q8_0, KVC_K_Q8_0)

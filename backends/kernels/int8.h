@@ -197,7 +197,7 @@ KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
 /* Lanes are computed in bit-reversed order, as in the kernel `product`, so that lanes that the tree adds come one after
  * another. */
 #define KVC_REVERSED8(i) ((((i)&1) << 2) | ((i)&2) | (((i)&4) >> 2))
-#define KVC_INT8_TILE KVC_PACK_X_OF(KVC_GROUP) /* rows of a tile */
+#define KVC_INT8_TILE KVC_PACK_X_OF(KVC_GROUP) /* number of rows of a tile */
 
 /* One block of 32 values of each row and output of a tile, as words of four values. A group shares it. */
 struct kvc_int8_tile {

@@ -25,17 +25,17 @@
 #define KVC_GROUP_OF(workers) ((workers) == 1 ? 1u : 128u)
 #define KVC_ITEMS_OF(group) ((group) == 1 ? 64u : (group))
 #define KVC_PACK_X_OF(group) ((group) == 1 ? 8u : (group) / 4)
-#define KVC_LOOP_OF(workers) ((workers) == 1 ? 128u : 8u)     /* values per work-item of fma_loop */
-#define KVC_RUN_OF(workers) ((workers) == 1 ? 32u : 1u)       /* neighbouring values that a work-item computes */
+#define KVC_LOOP_OF(workers) ((workers) == 1 ? 128u : 8u) /* number of values per work-item of fma_loop */
+#define KVC_RUN_OF(workers) ((workers) == 1 ? 32u : 1u)   /* number of neighbouring values that a work-item computes */
 #define KVC_COPIED_OF(workers) ((workers) == 1 ? 512u : 1u)   /* the same for work-items that only copy */
 #define KVC_CLEARED_OF(workers) ((workers) == 1 ? 1024u : 1u) /* the same for work-items that only clear */
 #define KVC_COLUMNS_OF(workers) ((workers) == 1 ? 8u : 1u)    /* state columns that a work-item of keep_keys writes */
 #define KVC_SMALL_BATCH 4u
 #define KVC_EXPERT_ROWS_OF(workers) ((workers) == 1 ? 4u : 8u)
-#define KVC_INT8_ROWS 4u           /* rows of linear_int8 in one pass over the weights */
+#define KVC_INT8_ROWS 4u           /* number of rows that linear_int8 computes in one pass over the weights */
 #define KVC_INT8_FEW 8u            /* largest number of rows that are computed this way */
-#define KVC_INT8_MANY 16u          /* rows in one pass over the weights if there are more rows, on CPUs */
-#define KVC_SMALL_INT8_OUTPUTS 16u /* outputs of a block, in CUDA's kernels for few rows */
+#define KVC_INT8_MANY 16u          /* number of rows in one pass if there are more than KVC_INT8_FEW, on CPUs */
+#define KVC_SMALL_INT8_OUTPUTS 16u /* number of outputs of a block, in CUDA's kernels for few rows */
 #define KVC_EACH_OF(workers) ((workers) == 1 ? 8u : 1u)
 #define KVC_PACK_W_OF(workers) ((workers) == 1 ? 32u : 64u)
 

@@ -47,7 +47,7 @@ struct kvc_weight { /* A matrix with rows of row_bytes in the file's layout. Eac
     enum kvc_type type;
     uint64_t outputs, inputs, piece_rows;
     size_t row_bytes;
-    uint64_t counted; /* bytes of device memory */
+    uint64_t counted; /* device memory of the matrix in bytes */
     uint32_t pieces;
     void *piece[];
 };

@@ -6,7 +6,7 @@
 #include "backends/cpu/simd/attention/entries.h"
 #include "core/base/delta.h"
 
-enum { DELTA_ROWS = 8 }; /* rows of a matrix per task */
+enum { DELTA_ROWS = 8 }; /* number of rows of a matrix per task */
 
 struct delta_job {
     const struct kvc_convolve *convolve;

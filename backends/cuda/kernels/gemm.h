@@ -32,7 +32,7 @@ KVC_KERNEL(gemm_pack_w)
         kvc_gemm_pack<128>(packed, w + (first + row) * row_bytes, type, K, row, step);
 }
 
-#define KVC_GEMM_DEPTH 8 /* steps in a stage */
+#define KVC_GEMM_DEPTH 8 /* number of steps in a stage */
 #define KVC_GEMM_STAGES 3
 
 /* Loads stage i, which belongs to lane i / tiles: DEPTH steps of rows and of weights. */

@@ -3,10 +3,10 @@
  * block has three sums of products: high times high digits, high times low and low times high digits, low times low
  * digits. They stay in registers for the whole block. */
 
-#define KVC_INT16_M 64u /* rows of a group's tile, and its outputs */
+#define KVC_INT16_M 64u /* numbers of rows and outputs of a group's tile */
 #define KVC_INT16_N 32u
-#define KVC_INT16_STEPS 8   /* steps of 32 quants in a block */
-#define KVC_INT16_X_STEPS 4 /* steps of each row that are loaded at a time; outputs are loaded with all steps */
+#define KVC_INT16_STEPS 8   /* number of steps in a block; a step has 32 quants */
+#define KVC_INT16_X_STEPS 4 /* number of steps of each row that are loaded at a time; outputs are loaded completely */
 
 /* The digits of 32 quants of some rows or outputs, as words of four digits in the order of kvc_int8_product. */
 template <int rows> struct kvc_int16_digits { kvc_u32 high[rows][8], low[rows][8]; };

@@ -2,7 +2,7 @@
  * compute the sums of blocks. Below compute capability 8.0, dot products of four bytes compute them. Sums of integers
  * are exact in any order, so both results are the same. */
 
-#define KVC_INT8_M 64u /* rows of a group's tile, and its outputs */
+#define KVC_INT8_M 64u /* numbers of rows and outputs of a group's tile */
 #define KVC_INT8_N 32u
 
 /* Adds to c the products of 16 rows of x with 8 outputs of w, over all quants of a block (half_block 0), over its first

@@ -4,7 +4,7 @@
  * number of channels of a head is a multiple of 8 and at most 256. q is aligned to 16 bytes. The results of a tile are
  * those that backends/kernels/attention.h defines. */
 
-#define KVC_READ_BYTES 8192u /* bytes of a piece */
+#define KVC_READ_BYTES 8192u /* size of a piece in bytes */
 #define KVC_READ_PIECES 3u   /* number of pieces in shared memory */
 
 /* The work of a block: a tile of a KV head, and the rows of q that read it. */
@@ -322,7 +322,7 @@ KVC_READ_KERNEL(f16, KVC_K_F16, 16)
 KVC_READ_KERNEL(q8_0, KVC_K_Q8_0, 16)
 
 /* Merges tiles in ascending order. The factors of KVC_MERGED tiles are loaded at a time. Grid: (query heads, rows). */
-#define KVC_MERGED 1024 /* tiles at a time */
+#define KVC_MERGED 1024 /* number of tiles at a time */
 KVC_GROUP_KERNEL(read_merge)
 (KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles, kvc_u32 heads, kvc_u32 d,
  kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum), KVC_SPAN(float, sum), KVC_SPAN(const float, sinks)) {

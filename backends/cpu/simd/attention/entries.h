@@ -115,7 +115,7 @@ static NEVER_INLINE void cap_scores(float *x, size_t n, float cap) {
 
 /* ---- entries ---- */
 
-#define Q8_BYTES (2 + KVC_Q8_GROUP) /* bytes of a full group of a Q8_0 row */
+#define Q8_BYTES (2 + KVC_Q8_GROUP) /* size in bytes of a full group of a Q8_0 row */
 
 /* Loads channels c .. c + LANES - 1 of a row. c is a multiple of LANES. */
 INLINE vf entry_load(enum kvc_type type, const unsigned char *row, size_t c) {

@@ -15,9 +15,9 @@
 #include "backends/cpu/simd/int16/weights.h"
 #include "backends/cpu/simd/int8/gemm.h"
 
-#define WIDE_HIGH (PAIRS ? 0 : 64)                  /* words of a row's high digits */
-#define WIDE_X_WORDS (128 + WIDE_HIGH + 1 + !PAIRS) /* words of a row's block */
-#define WIDE_W_WORDS (128 + WIDE_HIGH + 1)          /* words of an output's block */
+#define WIDE_HIGH (PAIRS ? 0 : 64)                  /* number of words of a row's high digits */
+#define WIDE_X_WORDS (128 + WIDE_HIGH + 1 + !PAIRS) /* number of words of a row's block */
+#define WIDE_W_WORDS (128 + WIDE_HIGH + 1)          /* number of words of an output's block */
 #define WIDE_X_BLOCK ((size_t)WIDE_X_WORDS * TILE_ROWS)
 #define WIDE_W_BLOCK ((size_t)WIDE_W_WORDS * TILE_OUTPUTS)
 

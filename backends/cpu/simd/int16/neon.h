@@ -71,7 +71,7 @@ INLINE kvc_i64 wide_dot(const kvc_i16 *w, const kvc_i16 *x, size_t parts) {
     return vaddvq_s64(total);
 }
 
-INLINE size_t wide_step(const enum kvc_type type) { /* bytes of a group */
+INLINE size_t wide_step(const enum kvc_type type) { /* size of a group in bytes */
     return type == KVC_F32 ? 1024 : type == KVC_FP8 ? 264 : 512;
 }
 

@@ -1,5 +1,5 @@
-/* int8.c - divides linear layers with activations of 8 or 15 bits among threads. The kernels belong to each instruction
- * set. */
+/* int8.c - divides linear layers with activations of 8 or 15 bits among threads. Each instruction set has its own
+ * kernels. */
 #include <string.h>
 
 #include "backends/cpu/ref/pairs.h"

@@ -36,7 +36,7 @@ struct kvc_int8_call {
     const float *w_scale;      /* only for KVC_PACKED: [N, ceil(K / 256)] */
     enum kvc_type type;
     size_t row_bytes, rows, K, N;
-    size_t tile_rows;                   /* rows of a tile, for calls with many rows; at most the kernels' tile_rows */
+    size_t tile_rows; /* number of rows of a tile, for calls with many rows; at most the kernels' tile_rows */
     struct kvc_int8_group *group;       /* [rows, ceil(K / 256)], for calls with few rows */
     struct kvc_int16_group *wide_group; /* the same for int16 calls */
     kvc_u32 *prepared; /* for calls with many rows: the data that the kernels prepare from each tile of rows, once per
@@ -45,9 +45,9 @@ struct kvc_int8_call {
 
 struct kvc_int8_kernels {
     size_t few;          /* the largest number of rows that few_rows computes; 0: few_rows is NULL */
-    size_t tile_rows;    /* maximum rows of a tile */
+    size_t tile_rows;    /* maximum number of rows of a tile */
     size_t row_step;     /* a tile takes as long as if its number of rows were rounded up to a multiple of this */
-    size_t tile_outputs; /* outputs of a panel */
+    size_t tile_outputs; /* number of outputs of a panel */
     /* quantizes rows `first` .. `last` - 1 */
     void (*quantize)(const struct kvc_quantize_rows *args, size_t first, size_t last);
     void (*wide_quantize)(const struct kvc_quantize_rows_int16 *args, size_t first, size_t last);
@@ -57,7 +57,7 @@ struct kvc_int8_kernels {
      * `last` - 1. Both are NULL if the kernels prepare nothing. */
     size_t (*prepared_words)(const struct kvc_int8_call *call);
     void (*prepare)(const struct kvc_int8_call *call, size_t first, size_t last);
-    size_t (*panel_bytes)(const struct kvc_int8_call *call); /* bytes of one thread's scratch memory */
+    size_t (*panel_bytes)(const struct kvc_int8_call *call); /* one thread's scratch memory in bytes */
     /* Multiplies a panel by rows `first` .. `last` - 1. */
     void (*panel)(const struct kvc_int8_call *call, size_t number, size_t first, size_t last, void *scratch);
 };

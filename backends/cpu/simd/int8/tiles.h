@@ -22,7 +22,7 @@
 
 #define KVC_TILE_COUNT 8
 #define KVC_TILE_ROWS 16
-#define KVC_TILE_BYTES 64 /* bytes of a tile's row */
+#define KVC_TILE_BYTES 64 /* size of a tile's row in bytes */
 
 /* The operand of LDTILECFG. Palette 1 selects the tiles described above. */
 struct kvc_tile_shapes {

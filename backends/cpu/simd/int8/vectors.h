@@ -10,6 +10,6 @@
 #include "backends/cpu/simd/int8/vectors_512.h"
 #endif
 
-#define TILE_OUTPUTS (TILE_VECTORS * WIDTH) /* outputs of a panel */
+#define TILE_OUTPUTS (TILE_VECTORS * WIDTH) /* number of outputs of a panel */
 
 #endif

@@ -11,7 +11,7 @@
 
 #define INTEGERS_QUERIES 48u              /* maximum number of queries in a call of `scores` or `values` */
 #define INTEGERS_PADDING 16u              /* queries are padded to a multiple of this number */
-#define INTEGERS_BYTES (2 + KVC_Q8_GROUP) /* bytes of a full group of a Q8_0 row */
+#define INTEGERS_BYTES (2 + KVC_Q8_GROUP) /* size in bytes of a full group of a Q8_0 row */
 
 /* The entries low .. high - 1 of a tile or of a list. The range is empty if low == high. */
 struct seen_range {

@@ -22,7 +22,7 @@
 #endif
 #define STRIP 16u                          /* number of entries in a vector of keys */
 #define BLOCK 64u                          /* number of entries in a vector of packed weights */
-#define HALF_BYTES ((size_t)16 * KVC_TILE) /* bytes of the values of 16 channels */
+#define HALF_BYTES ((size_t)16 * KVC_TILE) /* size in bytes of the values of 16 channels */
 
 INLINE uint32_t block_start(uint32_t e) { return e / BLOCK * BLOCK; }
 INLINE uint32_t block_end(uint32_t e) { return (e + BLOCK - 1) / BLOCK * BLOCK; }

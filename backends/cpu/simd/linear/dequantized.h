@@ -51,7 +51,7 @@ KVC_ALL_WEIGHT_TYPES(DEQUANTIZE_GROUP, )
 
 static const struct {
     void (*dequantize)(float *to, const unsigned char *from, size_t n);
-    size_t bytes; /* bytes of a group */
+    size_t bytes; /* size of a group in bytes */
 } dequantize_by_type[KVC_ALL_TYPES] = {
 #define DEQUANTIZE_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = {dequantize_group_##name, group_bytes_##name},
     KVC_ALL_WEIGHT_TYPES(DEQUANTIZE_BY_TYPE, )};

@@ -1,4 +1,4 @@
-/* linear.c - divides a linear layer among threads. The kernels belong to each instruction set. */
+/* linear.c - divides a linear layer among threads. Each instruction set has its own kernels. */
 #include "core/base/integers.h"
 #include "backends/cpu/simd/linear/linear.h"
 
@@ -7,7 +7,7 @@ struct share {
     const struct kvc_linear_kernels *kernels;
     struct kvc_linear_call call;
     size_t parts;   /* number of parts of the outputs, for one row or few rows */
-    size_t scratch; /* floats per thread */
+    size_t scratch; /* number of floats per thread */
     size_t tiles;   /* number of row tiles */
     size_t whole;   /* number of panels that are one task each; each of the other panels is divided into blocks of
                      * rows */

@@ -24,23 +24,23 @@ struct kvc_linear_call {
 
 struct kvc_linear_kernels {
     size_t few;          /* the largest number of rows that few_rows computes */
-    size_t tile_rows;    /* rows of a packed tile */
-    size_t tile_outputs; /* outputs of a packed panel */
+    size_t tile_rows;    /* number of rows of a packed tile */
+    size_t tile_outputs; /* number of outputs of a packed panel */
 
     /* gemv computes outputs `first` .. `last` - 1 of one row; few_rows computes them for at most `few` rows. Before
      * gemv, gemv_start may write x to scratch memory in another order, where it must stay until all outputs are
      * computed. */
-    size_t (*gemv_scratch)(const struct kvc_linear_call *call); /* floats */
+    size_t (*gemv_scratch)(const struct kvc_linear_call *call); /* in floats */
     void (*gemv_start)(struct kvc_linear_call *call, float *scratch);
     void (*gemv)(const struct kvc_linear_call *call, size_t first, size_t last);
-    size_t (*small_batch_rows_scratch)(const struct kvc_linear_call *call); /* floats */
+    size_t (*small_batch_rows_scratch)(const struct kvc_linear_call *call); /* in floats */
     void (*few_rows)(const struct kvc_linear_call *call, size_t first, size_t last, float *scratch);
 
     /* Packs the rows of one tile, from row tile * tile_rows on, into `packed`. */
     size_t (*packed_floats)(const struct kvc_linear_call *call);
     void (*pack_rows)(const struct kvc_linear_call *call, size_t tile, float *packed);
     /* Multiplies one panel of outputs by the tiles `first` .. `last` - 1 of packed rows. */
-    size_t (*panel_scratch)(const struct kvc_linear_call *call); /* floats */
+    size_t (*panel_scratch)(const struct kvc_linear_call *call); /* in floats */
     void (*panel)(const struct kvc_linear_call *call, size_t number, size_t first, size_t last, const float *packed,
                   float *scratch);
 };

@@ -7,7 +7,7 @@
  *   SMALL_BATCH_ROWS           Rows that are summed together, at most.
  *   SMALL_BATCH_EVERY(m)       Calls m(rows) for 1 ... SMALL_BATCH_ROWS.
  *   SMALL_BATCH_LIMIT          The largest number of rows for which small_batch.h is as fast as packing.
- *   ROUND_BYTES                Limit for the packed weights that all rows use together. It keeps them in L2.
+ *   ROUND_BYTES                Limit for the packed weights that all rows use together, so that they stay in L2.
  *   NONTEMPORAL_FROM           Packed rows of at least this many bytes are stored without going through the caches. */
 #ifndef KVC_SIMD_LINEAR_SIZES_H
 #define KVC_SIMD_LINEAR_SIZES_H

@@ -127,7 +127,7 @@ static small_batch_function *const small_batch_bf16_by_rows[SMALL_BATCH_ROWS + 1
 struct small_batch_weights {
     small_batch_function *const *by_rows;
     const unsigned char *of[SMALL_BATCH_OUTPUTS];
-    size_t size; /* bytes of a weight */
+    size_t size; /* size of a weight in bytes */
     const unsigned char
         *ahead[SMALL_BATCH_OUTPUTS]; /* the weights that are read next: of the same outputs, or of the following ones */
 };

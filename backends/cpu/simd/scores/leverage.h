@@ -213,8 +213,8 @@ static void chunk_mass(struct kvc_device *device, const struct kvc_chunk_mass *a
 
 /* ---- leverage_scores ---- */
 
-#define GRAM_ROWS 4u                /* rows of the Gram matrix that are computed together */
-#define SOLVED_AT_ONCE (4u * LANES) /* indices whose triangular systems are solved together */
+#define GRAM_ROWS 4u                /* number of rows of the Gram matrix that are computed together */
+#define SOLVED_AT_ONCE (4u * LANES) /* number of indices whose triangular systems are solved together */
 
 struct leverage_job {
     struct kvc_cpu *cpu;

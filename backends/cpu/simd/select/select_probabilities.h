@@ -45,7 +45,7 @@ static float tile_exponentials(const struct select_head *head, float *e, uint32_
     return sum_lanes(lane);
 }
 
-/* Returns the largest score of a query head. Sets *nan if one is NaN. */
+/* Returns the largest score of a query head. Sets *nan if one of its scores is NaN. */
 static float largest_score(const struct select_job *job, const struct select_head *head, uint32_t g, bool *nan) {
     float M = -kvc_infinity();
     *nan = false;

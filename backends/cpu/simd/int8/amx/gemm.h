@@ -40,7 +40,7 @@ struct group {
     bool starts, ends; /* true if the group is the first of its lane, or the last */
 };
 
-#define W_BLOCK(kind) ((size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS)) /* words of a panel's block */
+#define W_BLOCK(kind) ((size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS)) /* number of words of a panel's block */
 
 /* Tile registers 0 to 3 hold the sums of squares 0 to 3. Register 4 holds the rows of squares 0 and 1, register 5 those
  * of squares 2 and 3. Register 6 holds the outputs of squares 0 and 2, register 7 those of squares 1 and 3. */

@@ -18,14 +18,14 @@
 #include "backends/cpu/simd/int16/weights.h"
 
 #define DIGITS 2
-#define STEPS 4 /* steps of a block; a step has 64 quants */
+#define STEPS 4 /* number of steps of a block; a step has 64 quants */
 #define PRODUCTS 4
 #define WIDE_TILE_ROWS 64
 #define WIDE_TILES 8     /* number of row tiles that are multiplied by a piece of a panel */
-#define WIDE_OUTPUTS 128 /* outputs of a panel */
-#define WIDE_TOGETHER 32 /* outputs whose weights are used for all rows of a tile before the next outputs' weights */
-#define WIDE_PIECE 8     /* blocks of a piece */
-#define WIDE_SQUARE ((size_t)STEPS * DIGITS * SQUARE) /* words of a block for 16 rows or 16 outputs */
+#define WIDE_OUTPUTS 128 /* number of outputs of a panel */
+#define WIDE_TOGETHER 32 /* number of outputs whose weights all rows of a tile use before the next outputs' weights */
+#define WIDE_PIECE 8     /* number of blocks of a piece */
+#define WIDE_SQUARE ((size_t)STEPS * DIGITS * SQUARE) /* number of words of a block for 16 rows or 16 outputs */
 #define WIDE_X_BLOCK (WIDE_TILE_ROWS / SIDE * WIDE_SQUARE + WIDE_TILE_ROWS)
 #define WIDE_W_BLOCK (WIDE_OUTPUTS / SIDE * WIDE_SQUARE + WIDE_OUTPUTS)
 
