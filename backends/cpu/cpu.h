@@ -73,7 +73,7 @@ struct kvc_cpu {
  * first needed. An area whose blocks are all taken uses a huge page. */
 struct kvc_arena {
     struct kvc_entry_format format;
-    size_t key_bytes, value_bytes;       /* bytes of a block's keys, and of its values */
+    size_t key_bytes, value_bytes;       /* size in bytes of a block's keys, and of its values */
     size_t values_at;                    /* offset of the values in a chunk */
     uint32_t shift, chunk_count, lowest; /* all blocks below `lowest` are taken */
     unsigned char **chunk;

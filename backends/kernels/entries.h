@@ -123,7 +123,7 @@ KVC_DEVICE float kvc_lag_scaled(float x, float low, float high) {
     return high > low ? kvc_div(x - low, high - low) : 0.0f;
 }
 
-/* Grid: (indices, heads, 2: keys and values). Writes s to spread [2, H_kv, stride]. */
+/* Grid: (indices, heads, 2: keys and values). Writes s, a standard deviation, to spread [2, H_kv, stride]. */
 KVC_KERNEL(lag_spread)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 lag, KVC_GLOBAL const float *bounds, kvc_u32 parts, kvc_u32 heads,
  KVC_SPAN(float, spread), kvc_u32 stride) {

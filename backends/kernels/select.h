@@ -60,7 +60,7 @@ KVC_GROUP_KERNEL(select_channels)
     }
 }
 
-/* Counts the page values that the bound reads: for each channel low, high or both. q is [G, d]. */
+/* Counts the page values that the bound reads: for each channel `low`, `high` or both. q is [G, d]. */
 KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u32 d) {
     kvc_u32 sides = 0;
     for (kvc_u32 c = 0; c < d; c++) {

@@ -41,7 +41,7 @@ void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_
     score_entries(kvc_offload_of(device), args, KVC_ENTRIES_APART, u);
 }
 
-/* The workspace holds bounds [2, H_kv, parts, 2, d], then spreads [2, H_kv, stride]. */
+/* The workspace holds bounds [2, H_kv, parts, 2, d], then standard deviations [2, H_kv, stride]. */
 void kvc_offload_lag_scores(struct kvc_device *device, const struct kvc_lag_scores *args) {
     KVC_ASSERT(args->lag >= 2 && kvc_offload_holds(args->scores, (uint64_t)args->lists->kv_heads * args->stride));
     const struct kvc_lists *lists = args->lists;

@@ -72,7 +72,7 @@ static inline float kvc_ref_dot(const float *a, const float *b, size_t K) {
 /* A query [d] whose dot products with keys are computed. */
 struct kvc_ref_query {
     const float *q;
-    kvc_i32 *quant; /* [d], or NULL if the query is multiplied in float */
+    kvc_i32 *quant; /* [d], or NULL if the query is multiplied as floats */
     float *scale;   /* [groups of d]: the scales of quant */
 };
 /* Returns the number of floats of the memory that KVC_REF(open_query) needs for a query. */

@@ -1,6 +1,6 @@
 /* packed.h - template: entries of types that the attention kernels do not read directly. A tile of such entries is
- * rewritten in a type that they read: as Q8_0 if its quants are integers of at most eight bits, otherwise as F32. This
- * changes neither the values nor, with Q8_0, the products of integers. */
+ * rewritten in a type that the kernels read: as Q8_0 if its quants are integers of at most eight bits, otherwise as
+ * F32. This changes neither the values nor, with Q8_0, the products of integers. */
 #ifndef KVC_SIMD_ATTENTION_PACKED_H
 #define KVC_SIMD_ATTENTION_PACKED_H
 

@@ -40,8 +40,8 @@ static inline float tile_most(float *s, uint32_t low, uint32_t high) {
 }
 
 /* For n vectors, computes the reduced argument r of the polynomial for x + off, and the exponent bits that are added to
- * its result. Returns true if every x + off is at least KVC_EXP_LOW, so that no result is special. Returns false if one
- * is NaN. */
+ * the polynomial's result. Returns true if every x + off is at least KVC_EXP_LOW, so that no result is special. Returns
+ * false if an x is NaN. */
 INLINE bool exps_reduce(unsigned n, const float *x, vf off, vf *r, vi *exponent) {
     vm within = vm_first(LANES);
     UNROLL

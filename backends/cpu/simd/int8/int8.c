@@ -134,8 +134,8 @@ static void prepare_task(void *argument, size_t task, unsigned thread) {
     job->kernels->prepare(&job->call, job->tiles * task / job->parts, job->tiles * (task + 1) / job->parts);
 }
 
-/* Computes several panels one after another, so that each can prefetch the weights of the next one; or computes a part
- * of the rows of one panel. */
+/* Computes several panels one after another, each of which can prefetch the weights of the next one, or a part of the
+ * rows of one panel. */
 static void panel_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;
     const size_t shared = thread == 0 ? job->prepared_bytes : 0;

@@ -1,5 +1,6 @@
 /* parameters.h - the parameters of the int8 templates for x86 CPUs. int8/<path>.c defines PATH, PAIRS and BITS. If a
- * tool such as an editor reads a template alone, they are not defined, and the tool gets the values of the first path.
+ * tool such as an editor reads a template alone, these macros are undefined, and the tool gets the values of the first
+ * path.
  *
  *   PATH                       Name of the instruction set.
  *   PAIRS                      1 without VNNI: products of bytes are added in pairs (prepare.h).

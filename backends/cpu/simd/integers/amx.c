@@ -9,8 +9,8 @@
 #define SIDE 16u
 #define CELLS (SIDE * SIDE)
 
-/* The numbers of the tile registers. For scores, the four sums are those of two strips and two groups. For outputs,
- * they are those of two digits and two halves. */
+/* The numbers of the tile registers. For scores, the four sums are those of two strips and two groups of channels. For
+ * outputs, they are those of two digits and two halves. */
 enum { SUM_0, SUM_1, SUM_2, SUM_3, LEFT_0, LEFT_1, RIGHT_0, RIGHT_1 };
 
 static void configure(struct kvc_tiles *t, unsigned left_bytes) {
@@ -26,8 +26,8 @@ static void configure(struct kvc_tiles *t, unsigned left_bytes) {
 
 /* ---- scores ---- */
 
-/* Multiplies one or two groups of 16 queries, loaded in LEFT_0 and LEFT_1, by the same groups of two strips of 16 keys.
- * Stores the sums to sum [strip][group][CELLS]. */
+/* Multiplies one or two groups of channels of 16 queries, loaded in LEFT_0 and LEFT_1, by the same groups of channels
+ * of two strips of 16 keys. Stores the sums to sum [strip][group][CELLS]. */
 INLINE void multiply_groups(struct kvc_tiles *t, const kvc_i8 *words, size_t strip, unsigned groups, kvc_i32 *sum) {
     TILE_ZERO(t, SUM_0);
     TILE_LOAD(t, RIGHT_0, words, 64);

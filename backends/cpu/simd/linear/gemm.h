@@ -70,9 +70,9 @@ INLINE void tile_step(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const flo
     }
 }
 
-/* Computes the last step of a lane (a, b), stores its sums, and computes the first step of the next lane, vector by
- * vector. This way, a CPU that needs two cycles per store can store and multiply at the same time. If all stores came
- * together, the multiplications would have to wait. */
+/* Computes the last step (a, b) of a lane, stores the lane's sums, and computes the first step of the next lane, vector
+ * by vector. This way, a CPU that needs two cycles per store can store and multiply at the same time. If all stores
+ * came together, the multiplications would have to wait. */
 INLINE void tile_next_lane(const int rows, vf sum[TILE_ROWS][TILE_VECTORS], const float *a, const float *b,
                            const float *a_next, const float *b_next, float *to) {
     vf w[TILE_VECTORS], w_next[TILE_VECTORS];

@@ -12,14 +12,14 @@
 #define DOT_VECTORS 4
 #endif
 #define DOT_PLACES (DOT_VECTORS * LANES)
-/* A range of entries (a stretch) is computed in several passes over about this many channels, because long runs of few
- * channels are read faster. */
+/* A range of entries (a stretch) is computed in several passes, each over about this many channels, because long runs
+ * of few channels are read faster. */
 #define STRETCH_CHANNELS 12u
 #define STRETCH_PLACES ((size_t)4096)
 #define STRETCH_OF_ALL ((size_t)8 * DOT_PLACES) /* length of a stretch if one pass covers all channels */
 
 /* Sets to[c * stride + i] to channel c of row i for i < n <= LANES, and to 0 for the other i < LANES. rows is [n,
- * padded]. Transposes only the vectors of channels that `wanted` [d / LANES, rounded up] marks; if it is NULL, all. */
+ * padded]. If `wanted` [d / LANES, rounded up] is not NULL, transposes only the vectors of channels that it marks. */
 static void transpose_rows(const float *rows, size_t padded, uint32_t n, const bool *wanted, float *to, size_t stride) {
     for (size_t v = 0; v * LANES < padded; v++) {
         vf block[LANES];
@@ -35,7 +35,8 @@ static void transpose_rows(const float *rows, size_t padded, uint32_t n, const b
     }
 }
 
-/* One channel: its values (`low`, only for bounds, has the values for negative queries), and q of DOT_HEADS heads. */
+/* One channel: its values `high`, and q of DOT_HEADS heads. For bounds of pages, `high` has the maxima, and `low` has
+ * the minima, which negative q are multiplied by. */
 struct dot_channel {
     const unsigned char *high, *low;
     float q[DOT_HEADS];

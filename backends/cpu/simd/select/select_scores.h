@@ -44,7 +44,7 @@ static float channel_factor(const struct select_job *job, const struct select_wo
     return kvc_div(1.0f, kvc_sqrt(kvc_score_span(job->call->scoring.scale, job->d) * kvc_div(a, b)));
 }
 
-/* Returns which sides of a channel the bounds read: 1 for low, 2 for high, 3 for both. */
+/* Returns which sides of a channel (minima or maxima of pages) the bounds read: 1 for low, 2 for high, 3 for both. */
 static unsigned sides_of(const struct select_job *job, const float *q, uint32_t c) {
     unsigned sides = 0;
     for (uint32_t g = 0; g < job->group; g++)

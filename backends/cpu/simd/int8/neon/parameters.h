@@ -1,5 +1,6 @@
 /* parameters.h - the parameters of the int8 templates for CPUs with NEON. int8/<path>.c defines PATH and PRODUCTS. If a
- * tool such as an editor reads a template alone, they are not defined, and the tool gets the values of the first path.
+ * tool such as an editor reads a template alone, these macros are undefined, and the tool gets the values of the first
+ * path.
  *
  *   PATH                       Name of the instruction set.
  *   PRODUCTS                   How products of bytes are added: PRODUCTS_IN_PAIRS, PRODUCTS_SDOT or PRODUCTS_SMMLA.
