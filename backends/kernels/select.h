@@ -84,8 +84,8 @@ KVC_DEVICE float kvc_page_value(const struct kvc_page_view *page, kvc_u32 channe
     return kvc_page_load(page->type, is_low ? page->low : page->high, page->first + (kvc_u64)channel * page->stride);
 }
 
-/* Returns an upper bound for the scores of a page's entries: the sum over all channels of the query times low or high,
- * whichever is larger. */
+/* Returns an upper bound for the scores of a page's entries: the sum over all channels of the larger of query * low and
+ * query * high. */
 KVC_DEVICE float kvc_page_bound(const struct kvc_page_view *page, KVC_GLOBAL const float *query, kvc_u32 d) {
     float dot = 0.0f;
     for (kvc_u32 c = 0; c < d; c++)

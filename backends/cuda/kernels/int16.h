@@ -1,7 +1,7 @@
 /* int16.h - linear layers with activations and weights in 15 bits, for many rows. A quant is split into two digits of
  * one byte (canon.h, "int16"), and tensor cores multiply digits like the 8-bit quants in kvc_int8_product (int8.h). A
- * block has three sums of products: high times high digits, high times low and low times high digits, low times low
- * digits. They stay in registers for the whole block. */
+ * block has three sums of products of digits: one of high times high, one of high times low and low times high, and one
+ * of low times low. They stay in registers for the whole block. */
 
 #define KVC_INT16_M 64u /* numbers of rows and outputs of a group's tile */
 #define KVC_INT16_N 32u
