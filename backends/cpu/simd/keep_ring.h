@@ -30,8 +30,7 @@ struct ring_head {
     const struct keep_ring_job *job;
     const uint32_t *order; /* NULL: slots equal indices */
     const float *state;
-    uint32_t slots, used,
-        old; /* old: number of indices that may be evicted; used: the highest slot of these indices, plus 1 */
+    uint32_t slots, used, old; /* old: number of indices that may be evicted; used: the highest slot of these, plus 1 */
 };
 
 static struct ring_head open_ring_head(const struct keep_ring_job *job, uint32_t h) {
