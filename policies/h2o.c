@@ -15,8 +15,7 @@ static const struct kvc_option options[] = {
 static bool keeps_prompt(const struct kvc_values *values) { return !strcmp(kvc_value_text(values, "prompt"), "keep"); }
 
 static uint64_t h2o_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
-    const uint64_t budget = kvc_recent_budget(values, prompt);
-    return keeps_prompt(values) ? prompt + kvc_min_u64(steps, budget + 1) : budget + (steps ? 1 : 0);
+    return keeps_prompt(values) ? 0 : kvc_recent_budget(values, prompt) + (steps ? 1 : 0);
 }
 
 static double h2o_entries(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,

@@ -23,6 +23,45 @@ static void estimate_steps_step(struct kvc_estimator *e, uint32_t l, uint64_t st
     kvc_estimator_thin(e, l, kept);
 }
 
+/* Returns true if lists of a kind lose entries within the first `steps` steps, of which the first `over` are done. */
+static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
+    struct kvc_method_layer at = decoder(e, l);
+    const uint32_t window = kvc_estimator_window(e, l);
+    if (window && !e->ledger.layer[l].thinned && /* the last step evicts before it adds its own entry */
+        e->ledger.layer[l].count[whole] + steps - over > (uint64_t)window + KVC_TILE - 1)
+        return true;
+    at.context.from = e->from[l][whole];
+    return at.method && e->ledger.layer[l].lists[whole] &&
+           kvc_policy_entries(&at, whole == 1, kvc_estimator_prompt(e, l), steps) <
+               (double)kvc_estimator_seen(e, l, e->ledger.layer[l].count[whole] + steps - over);
+}
+
+/* Returns how many steps after `over` a layer whose lists lose entries within the first `steps` steps evicts first. */
+static uint64_t first_eviction(const struct kvc_estimator *e, uint32_t l, uint64_t steps, uint64_t over) {
+    uint64_t low = over, high = steps;
+    while (high - low > 1) {
+        const uint64_t middle = low + (high - low) / 2;
+        if (thinned(e, l, 0, middle, over) || thinned(e, l, 1, middle, over))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high - over;
+}
+
+/* The same as most_held, for a method that evicts once in `every` > 1 steps. The list is longest in the step of its
+ * first eviction or, if there are as many steps, in the `every` steps after it. */
+static uint64_t most_between(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
+    struct kvc_method_layer at = decoder(e, l);
+    const uint64_t first = over + first_eviction(e, l, steps, over);
+    const uint64_t last = kvc_min_u64(steps, first + kvc_policy_surplus(e->policy, l));
+    uint64_t most = 0;
+    at.context.from = e->from[l][whole];
+    for (uint64_t t = first; t <= last; t++)
+        most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, kvc_estimator_prompt(e, l), t - 1) + 1);
+    return most;
+}
+
 /* Returns the largest number of entries that lists of a kind hold during the first `steps` steps, of which the first
  * `over` are done. */
 static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
@@ -37,32 +76,18 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
         most = (uint64_t)kvc_policy_entries(&at, whole == 1, prompt, steps) + 1;
     else if (forecast->bound)
         most = forecast->bound(&at.method->values, prompt, steps);
-    if (forecast->entries && !(whole && forecast->whole)) {
+    const bool equal = e->ledger.layer[l].members == 0 && !window;
+    if (forecast->entries && !forecast->whole && equal && steps > over && kvc_policy_surplus(e->policy, l) > 1) {
+        most = most_between(e, l, whole, steps, over);
+    } else if (forecast->entries && !(whole && forecast->whole)) {
         at.context.from = e->from[l][whole]; /* this layer's entries, because `bound` assumes the mean over the
                                               * layers */
-        at.context.uneven = true;
+        at.context.uneven = at.context.uneven || most > 0; /* the most so far, unless `entries` is the bound */
         most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, prompt, steps) + 1);
-        at.context.uneven = e->ledger.layer[l].members > 0;
-        if (!at.context.prompts) /* `bound` does not know that another method has evicted from the prompt */
-            most = kvc_min_u64(most, (uint64_t)kvc_policy_entries(&at, false, prompt, steps) +
-                                         kvc_policy_surplus(e->policy, l));
     }
     if (window && (!e->ledger.layer[l].thinned || most > window)) /* expired entries are evicted 256 at a time */
         most = kvc_max_u64(kvc_min_u64(most, window), (uint64_t)window + KVC_TILE - 1);
     return kvc_min_u64(grown, kvc_max_u64(now, most));
-}
-
-/* Returns true if lists of a kind lose entries within the first `steps` steps, of which the first `over` are done. */
-static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
-    struct kvc_method_layer at = decoder(e, l);
-    const uint32_t window = kvc_estimator_window(e, l);
-    if (window && !e->ledger.layer[l].thinned && /* the last step evicts before it adds its own entry */
-        e->ledger.layer[l].count[whole] + steps - over > (uint64_t)window + KVC_TILE - 1)
-        return true;
-    at.context.from = e->from[l][whole];
-    return at.method && e->ledger.layer[l].lists[whole] &&
-           kvc_policy_entries(&at, whole == 1, kvc_estimator_prompt(e, l), steps) <
-               (double)kvc_estimator_seen(e, l, e->ledger.layer[l].count[whole] + steps - over);
 }
 
 /* Counts the indices of a view of n entries. */
@@ -138,19 +163,6 @@ static int by_step(const void *a, const void *b) {
     if (x->evicts != y->evicts)
         return x->evicts ? -1 : 1;
     return x->layer < y->layer ? -1 : x->layer > y->layer;
-}
-
-/* Returns how many steps after `over` a layer whose lists lose entries within the first `steps` steps evicts first. */
-static uint64_t first_eviction(const struct kvc_estimator *e, uint32_t l, uint64_t steps, uint64_t over) {
-    uint64_t low = over, high = steps;
-    while (high - low > 1) {
-        const uint64_t middle = low + (high - low) / 2;
-        if (thinned(e, l, 0, middle, over) || thinned(e, l, 1, middle, over))
-            high = middle;
-        else
-            low = middle;
-    }
-    return high - over;
 }
 
 /* Counts the indices and pages of a layer after `step` more steps; `over` steps were done before. */

@@ -116,8 +116,13 @@ void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, 
     uint64_t each[2];
     bool worth = false;
     if (layer->members) {
-        if (!in_step && slots_at_most(layer, surplus) < layer->slots)
-            relayout_pool(ledger, layer, slots_at_most(layer, surplus));
+        const uint64_t most = slots_at_most(layer, surplus), less = kvc_min_u64(most, layer->slots - KVC_BLOCK);
+        if (!in_step && most < layer->slots) {
+            relayout_pool(ledger, layer, most);
+        } else if (!in_step) { /* the activations decide whether it shrinks, with its old and new tables together */
+            const uint64_t tables = kvc_ledger_arrays(layer, less);
+            kvc_ledger_state(ledger, layer, tables, tables);
+        }
         return;
     }
     for (int i = 0; i < 2; i++) {

@@ -461,7 +461,7 @@ enum kvc_ragged {
  * prompt). Any function may be NULL. */
 struct kvc_forecast {
     /** Returns the most entries that a head holds at any time up to that step, the step's own included. NULL: no bound.
-     */
+     * 0: one more than `entries` is the bound. */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
     /** Returns the entries of a head after that step, as a mean over the layer's heads, if the list held at least
      * context->from. NULL: bound(prompt, 0) or, if there is no `bound`, all entries. */

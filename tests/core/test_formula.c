@@ -237,6 +237,51 @@ static void test_all(void **state) {
     assert_int_equal(failures, 0);
 }
 
+/* Returns a number below n from a linear congruential generator (Knuth's constants). */
+static uint32_t below(uint64_t *random, uint32_t n) {
+    *random = *random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((*random >> 33) % n);
+}
+
+/* Policies of one to three methods, drawn with budgets, shapes and lengths. */
+static void test_drawn(void **state) {
+    (void)state;
+    static const char *const methods[3][13] = {
+        {"snapkv", "adakv", "adakv:floor=0", "pyramidkv", "cake", "dapq", "h2o:stages=prompt", "tova:stages=prompt",
+         "snapkv:per=head", "expected", "knorm", "compactor", "lagkv"},
+        {"morphkv", "morphkv:every=8", "h2o", "h2o:prompt=keep", "tova", "scissorhands", "keyformer",
+         "lacache:span=1,sinks=4", "window", "streaming", "rkv", "morphkv:window=20", "rkv:every=20"},
+        {"quest", "hsa", "sparq", "topk", "rocketkv", "rocketkv-mt", "quest:page=7", "hsa:ratio=6", "topk", "quest",
+         "hsa", "sparq", "rocketkv"}};
+    uint64_t random = 7;
+    for (unsigned run = 0; run < (kvc_test_thinned() ? 60 : 600); run++) {
+        const uint32_t kinds = 1 + below(&random, 7), kv = 1 + below(&random, 4);
+        const struct shape shape = {
+            {1 + below(&random, 8), kv * (1 + below(&random, 4)), kv, 8 * (1 + below(&random, 8))},
+            below(&random, 2) ? KVC_F16 : KVC_F32,
+            1 + below(&random, below(&random, 2) ? 300 : 10),
+            false};
+        const uint32_t prompt = 20 + below(&random, 900);
+        char spec[200] = "";
+        for (unsigned kind = 0; kind < 3; kind++) {
+            const char *method = methods[kind][below(&random, 13)];
+            const size_t used = strlen(spec);
+            if (kinds >> kind & 1)
+                snprintf(spec + used, sizeof spec - used, "%s%s%cbudget=%u", used ? "+" : "", method,
+                         strchr(method, ':') ? ',' : ':', 20 + below(&random, 300));
+        }
+        struct kvc_estimate estimate;
+        if (kvc_estimate(engine, spec, &shape.geometry, 8, kvc_entry_types(shape.type), prompt, 0, &estimate, &error) !=
+            KVC_OK)
+            continue; /* these methods cannot be joined, or a budget is too small */
+        struct tensors t = make_tensors(RANDOM, run, shape.geometry.layers, shape.geometry.heads, kv,
+                                        shape.geometry.head_size, prompt + shape.steps);
+        compare(spec, &shape, &t, prompt);
+        free_tensors(&t);
+    }
+    assert_int_equal(failures, 0);
+}
+
 /* A formula that calls its bytes exact has them to the byte, also where the last page is not full. */
 static void test_exact_bytes(void **state) {
     (void)state;
@@ -300,7 +345,7 @@ static void test_long(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_long),
-                                       cmocka_unit_test(test_exact_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_drawn),
+                                       cmocka_unit_test(test_long), cmocka_unit_test(test_exact_bytes)};
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
