@@ -169,7 +169,7 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
 /* clang-format off */
 #define CLI_RANKS_OPTION(c)                                                                                           \
     {CLI_TEXT, 0, "ranks", "HOW",                                                                                     \
-     "how the processes that mpirun or srun started divide the work. tensor: each process has some heads with their " \
+     "how the processes that mpirun or srun launches divide the work. tensor: each process has some heads with their " \
      "entries, and some outputs of every matrix. pipeline: each process has consecutive layers. "                     \
      "tensor=N,pipeline=M: M groups of layers, each divided among N processes of one machine. data (eval and "        \
      "perplexity only): each process has the whole model and some samples. Does not change results",                  \
@@ -187,7 +187,7 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
      "finds the first difference between two files",                                                                  \
      &(c)->trace, 0, 0, NULL},                                                                                        \
         {CLI_TEXT, 0, "trace-values", "WHERE",                                                                        \
-         "with --trace, write the values, too. WHERE is all or POSITION[:LAYER[:OPERATION]], with * for any number",  \
+         "with --trace, write the values, too. WHERE is `all` or POSITION[:LAYER[:OPERATION]]; * matches every number",  \
          &(c)->trace_values, 0, 0, NULL}
 #define CLI_ENGINE_OPTIONS(c)                                                                                         \
     {CLI_GROUP, 0, "Engine", NULL, NULL, NULL, 0, 0, NULL},                                                           \
@@ -198,8 +198,8 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
         {CLI_INT, 't', "threads", "N", "threads; 0: one per core. Does not change results", &(c)->threads, 0, 1024,   \
          NULL},                                                                                                       \
         {CLI_CHOICE, 0, "math", "MATH",                                                                               \
-         "arithmetic. int8 (default): in a model with quantized weights, linear layers with such weights and "        \
-         "attention over entries of 4 to 8 bits use integers; the rest uses float32. int16: linear layers with "      \
+         "arithmetic. int8 (default): quantized linear layers use integers, and so does, in a quantized model, "       \
+         "attention over 4- to 8-bit entries; the rest uses float32. int16: linear layers with "                      \
          "float weights use integers; the rest uses float32. float: everything uses float32. Each of these three "    \
          "gives the same bits on every machine. fast: a BLAS library computes linear layers. exact: the same as "     \
          "float",                                                                                                     \

@@ -83,7 +83,7 @@ struct kvc_nearest {
     const char *name;  /**< the nearest name so far, a pointer that kvc_nearest_try received; NULL: no name is near */
     size_t bytes;      /**< length of `name` */
     size_t edits; /**< number of edits from `word` to `name` (1 if one is a prefix of the other); while `name` is NULL,
-                     the number that a name must stay below to be accepted */
+                     a name must need fewer edits than this number */
 };
 /** Begins a search for `word`, `bytes` long. */
 struct kvc_nearest kvc_nearest(const char *word, size_t bytes);

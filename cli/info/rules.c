@@ -69,9 +69,9 @@ const struct info_rule info_rules[] = {
     {"Order.", "Kept entries are in the order of their positions. Windows, pooling and pages follow that order."},
     {"Ties.",
      "The higher score wins. Of equal scores (-0 and +0 are equal) the lower index wins. NaN never wins. Scores are "
-     "float32, summed in one order (queries from old to new, then heads), the same on every machine. Two sums of the "
-     "same terms in a different order may differ in their last bit. Such scores are not equal here, so the entry with "
-     "the lower index may lose."},
+     "float32, summed in one order (queries from old to new, then heads), the same on every machine. The scores of "
+     "two entries that add the same terms in different orders may differ in their last bit. Such scores are not equal "
+     "here, so the entry with the lower index may lose."},
     {"Within the budget nothing happens.", "While a head holds no more entries than its budget, everything is kept and "
                                            "read, and results are bit-identical to those of full."},
     {"Pooling", "is one-dimensional, with stride 1 and an odd kernel. It applies to the sums of rule 1, and leaves out "
