@@ -179,7 +179,7 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
          "parts are equal", &(c)->share, 0,                                                                           \
          0, NULL},                                                                                                    \
         {CLI_INT, 0, "rank-timeout", "SECONDS",                                                                       \
-         "end all processes if one has not answered for SECONDS, because it was stopped or disconnected; 0: never",   \
+         "end all processes if one (stopped or disconnected, perhaps) does not answer for SECONDS; 0: never",          \
          &(c)->rank_timeout, 0, 1000000, NULL}
 #define CLI_TRACE_OPTIONS(c)                                                                                          \
     {CLI_TEXT, 0, "trace", "FILE",                                                                                    \
@@ -198,8 +198,8 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
         {CLI_INT, 't', "threads", "N", "threads; 0: one per core. Does not change results", &(c)->threads, 0, 1024,   \
          NULL},                                                                                                       \
         {CLI_CHOICE, 0, "math", "MATH",                                                                               \
-         "arithmetic. int8 (default): quantized linear layers use integers, and so does, in a quantized model, "       \
-         "attention over 4- to 8-bit entries; the rest uses float32. int16: linear layers with "                      \
+         "arithmetic. int8 (default): quantized linear layers use integers; in a quantized model, attention over 4- "  \
+         "to 8-bit entries uses them, too; the rest uses float32. int16: linear layers with "                          \
          "float weights use integers; the rest uses float32. float: everything uses float32. Each of these three "    \
          "gives the same bits on every machine. fast: a BLAS library computes linear layers. exact: the same as "     \
          "float",                                                                                                     \

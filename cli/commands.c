@@ -154,7 +154,7 @@ const struct cli_command cli_commands[] = {
      "results, "
      "for each operation and for the whole runs of the bundled model with the default --prompt, --gen and --kv-type. "
      "The reference runs only if a backend's hash differs or no hash is stored, and then locates any difference. If "
-     "all values agree, the stored hash is missing or out of date, and the exit status is 3.",
+     "it ran and all values agree, only the stored hash is missing or out of date; the exit status is then 3.",
      "kvcull verify\n"
      "kvcull verify --backend avx2 --kv morphkv:budget=64 -m model.gguf\n"
      "kvcull verify --backend cuda --against stored\n",

@@ -75,7 +75,8 @@ int kvc_cli_serve(const struct cli_command *command, int argc, char **argv) {
         {CLI_INT, 0, "keep", "N", "maximum number of sessions cached for the next request of their conversation",
          &o.kept, 0, 10000, NULL},
         {CLI_FLAG, 0, "cache-prompt", NULL,
-         "reuse cached sessions under every policy, unless the request sets cache_prompt. Without this option, "
+         "reuse cached sessions under every policy; a request's field cache_prompt overrides this. Without this "
+         "option, "
          "the server does so only under policies that neither evict nor select entries",
          &o.cache_prompt, 0, 0, NULL},
         {CLI_TEXT, 0, "sessions", "FOLDER",

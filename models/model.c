@@ -1,4 +1,5 @@
-/* model.c - opens GGUF files and Hugging Face folders as models. The functions on a model's text are in text.c. */
+/* model.c - opens GGUF files and Hugging Face folders as models. text.c has the functions for
+ * tokens and chat templates. */
 #include "models/model.h"
 
 #include <stdlib.h>
@@ -106,7 +107,7 @@ static void broadcast_close(struct kvc_model *model) {
     (void)kvc_call_end(model->engine->ranks, KVC_OK, NULL);
 }
 
-/* Logs what the files have, which part of it this process has, and the arithmetic in use. */
+/* Logs the model's shape, its types of weights, the part of it that this process holds, and the arithmetic in use. */
 static void log_model(const struct kvc_model *model) {
     const struct kvc_log *log = &model->engine->log;
     const struct kvc_network *network = &model->network;

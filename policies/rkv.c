@@ -23,7 +23,8 @@ static enum kvc_row_kind rkv_kind(const struct kvc_values *values) {
     return strcmp(kvc_value_text(values, "scores"), "logits") ? KVC_ROW_PROBABILITIES : KVC_ROW_LOGITS;
 }
 
-/* Writes the rows of the prompt's last queries. They count until `window` decode steps have overwritten them. */
+/* Writes the rows of the prompt's last queries. The scores use them until `window` decode steps have
+ * overwritten them. */
 static enum kvc_status rkv_observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     return kvc_every_observe(stage, values, rkv_kind(values), error);
 }

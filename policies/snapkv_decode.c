@@ -10,7 +10,8 @@ static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries kept per 
                                             KVC_POOLING_OPTION("max"),
                                             KVC_OPTIONS_END};
 
-/* Writes the rows of the prompt's last queries. They count until `window` decode steps have overwritten them. */
+/* Writes the rows of the prompt's last queries. The scores use them until `window` decode steps have
+ * overwritten them. */
 static enum kvc_status snapkv_decode_observe(struct kvc_stage *stage, const struct kvc_values *values,
                                              struct kvc_error *error) {
     return kvc_every_observe(stage, values, KVC_ROW_PROBABILITIES, error);

@@ -1,4 +1,4 @@
-/* estimator.c - the changes that an estimate makes to its ledger: lists grow, and the methods' formulas thin them. */
+/* estimator.c - updates the memory counts of an estimate: lists grow, and the methods' formulas shorten them. */
 #include "core/forecast/estimate.h"
 
 struct kvc_method_layer kvc_estimator_method(const struct kvc_estimator *e, enum kvc_stage_kind stage, uint32_t layer) {

@@ -110,8 +110,8 @@ static const char qwen3[] =
     "{{- '<think>\\n\\n</think>\\n\\n' -}}\n"
     "{%- endif -%}\n";
 
-/* The opening of an answer follows every user message. Phi-3's first template had no system message; this template
- * writes it as the later ones do. */
+/* The text that begins an answer follows every user message. Phi-3's first template had no system message; this
+ * template writes it as the later ones do. */
 static const char phi3[] = "{{- bos_token -}}\n"
                            "{%- for message in messages -%}\n"
                            "{%- if message.role in ['system', 'user'] -%}\n"

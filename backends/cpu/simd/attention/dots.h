@@ -61,8 +61,8 @@ static NEVER_INLINE void dots_zeros(const float *query, const float *keys, uint3
     dots(query, keys, count, true, scale, s);
 }
 
-/* Dequantizes keys low .. high - 1 of the tile to [KVC_TILE, DOT_CHANNELS]. The other rows of their groups of LANES are
- * filled with the nearest key. */
+/* Dequantizes keys low .. high - 1 of the tile to [KVC_TILE, DOT_CHANNELS]. Writes whole groups of LANES
+ * rows: before and after these keys, the nearest key is repeated. */
 static void dequantize_keys(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high,
                             float *to) {
     for (uint32_t e = low / LANES * LANES; e < (high + LANES - 1) / LANES * LANES; e++)

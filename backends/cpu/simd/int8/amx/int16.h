@@ -23,7 +23,7 @@
 #define WIDE_TILE_ROWS 64
 #define WIDE_TILES 8     /* number of row tiles that are multiplied by a piece of a panel */
 #define WIDE_OUTPUTS 128 /* number of outputs of a panel */
-#define WIDE_TOGETHER 32 /* number of outputs whose weights all rows of a tile use before the next outputs' weights */
+#define WIDE_TOGETHER 32 /* outputs that are computed for all rows of a row tile before the next outputs */
 #define WIDE_PIECE 8     /* number of blocks of a piece */
 #define WIDE_SQUARE ((size_t)STEPS * DIGITS * SQUARE) /* number of words of a block for 16 rows or 16 outputs */
 #define WIDE_X_BLOCK (WIDE_TILE_ROWS / SIDE * WIDE_SQUARE + WIDE_TILE_ROWS)
@@ -119,7 +119,7 @@ static void wide_pack_piece(const struct kvc_int8_call *call, size_t number, siz
 
 /* ---- rows ---- */
 
-/* Prepares block g of eight rows, from row r of a tile on. Rows from number `rows` on are zeros. */
+/* Prepares block g of eight rows, from row r of a tile on. Rows with index `rows` or more are zeros. */
 INLINE void wide_prepare_block(const struct kvc_int8_call *call, kvc_u32 *block, size_t row, size_t r, size_t rows,
                                size_t g) {
     const size_t groups = groups_of(call);
