@@ -193,7 +193,7 @@ def many_at_once():
             if event['choices']:
                 ids += event['choices'][0]['token_ids']
                 finish = event['choices'][0]['finish_reason'] or finish
-            most[0] = max(most[0], server.metric('running_answers')) if len(ids) % 64 == 1 else most[0]
+            most[0] = max(most[0], server.metric('running_answers')) if len(ids) % 8 == 1 else most[0]
             assert len(ids) % 64 != 1 or server.metric('reserved_bytes') <= server.metric('limit_bytes')
         return {'token_ids': ids, 'finish_reason': finish}
 
