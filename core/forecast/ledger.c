@@ -116,11 +116,12 @@ void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, 
     uint64_t each[2];
     bool worth = false;
     if (layer->members) {
-        const uint64_t most = slots_at_most(layer, surplus), less = kvc_min_u64(most, layer->slots - KVC_BLOCK);
+        const uint64_t most = slots_at_most(layer, surplus);
         if (!in_step && most < layer->slots) {
             relayout_pool(ledger, layer, most);
         } else if (!in_step) { /* the activations decide whether it shrinks, with its old and new tables together */
-            const uint64_t tables = kvc_ledger_arrays(layer, less);
+            const uint64_t fewer = layer->slots - kvc_min_u64(layer->slots, KVC_BLOCK);
+            const uint64_t tables = kvc_ledger_arrays(layer, fewer);
             kvc_ledger_state(ledger, layer, tables, tables);
         }
         return;
