@@ -217,6 +217,25 @@ def compactor(
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
 ) -> Policy: ...
+def leverage(
+    *,
+    budget: Union[int, float, str],
+    sinks: Optional[int] = ...,
+    recent: Optional[int] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
+def noncausal(
+    *,
+    budget: Union[int, float, str],
+    sinks: Optional[int] = ...,
+    recent: Optional[int] = ...,
+    chunk: Optional[int] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
 def pyramidkv(
     *,
     budget: Union[int, float, str],

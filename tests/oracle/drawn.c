@@ -376,17 +376,34 @@ void draw_triattention(struct drawn *d) {
     use_parts(d, &(struct parts){.step = oracle_triattention, .step_plan = &d->entries});
 }
 
-void draw_compactor(struct drawn *d) {
-    static const double blends[] = {-1, -1, 0, 0.35, 1, 1000};
+/* Begins compactor or one of the two methods that use a part of its score. */
+static void begin_compactor(struct drawn *d, const char *name) {
     d->entries.sinks = between(0, 9);
     d->entries.recent = between(0, 5);
     d->entries.chunk = ONE_OF(1, 2, 16, 33, 65536);
+    begin(d, name, d->entries.sinks + d->entries.recent + 1);
+    drawn_say(d, ",sinks=%u,recent=%u", d->entries.sinks, d->entries.recent);
+    use_parts(d, &(struct parts){.prompt = oracle_compactor, .prompt_plan = &d->entries});
+}
+
+void draw_compactor(struct drawn *d) {
+    static const double blends[] = {-1, -1, 0, 0.35, 1, 1000};
+    begin_compactor(d, "compactor");
     d->entries.blend = blends[drawn_below(6)];
-    begin(d, "compactor", d->entries.sinks + d->entries.recent + 1);
-    drawn_say(d, ",sinks=%u,recent=%u,chunk=%u", d->entries.sinks, d->entries.recent, d->entries.chunk);
+    drawn_say(d, ",chunk=%u", d->entries.chunk);
     if (d->entries.blend >= 0)
         drawn_say(d, ",blend=%g", d->entries.blend);
-    use_parts(d, &(struct parts){.prompt = oracle_compactor, .prompt_plan = &d->entries});
+}
+
+void draw_leverage(struct drawn *d) {
+    begin_compactor(d, "leverage");
+    d->entries.part = LEVERAGE_PART;
+}
+
+void draw_noncausal(struct drawn *d) {
+    begin_compactor(d, "noncausal");
+    d->entries.part = ATTENTION_PART;
+    drawn_say(d, ",chunk=%u", d->entries.chunk);
 }
 
 void draw_topk(struct drawn *d) {

@@ -1,5 +1,6 @@
 /* entries.h - oracles of methods without queries (random, knorm, keydiff, lagkv), of methods that use the scores of
- * these methods or of snapkv (chunkkv, criticalkv), and of snapkv-decode, rkv, expected, triattention and compactor. */
+ * these methods or of snapkv (chunkkv, criticalkv), and of snapkv-decode, rkv, expected, triattention, compactor,
+ * leverage and noncausal. */
 #ifndef KVC_TESTS_ORACLE_ENTRIES_H
 #define KVC_TESTS_ORACLE_ENTRIES_H
 
@@ -23,7 +24,8 @@ struct entries_plan { /* one method with the values of its options */
     bool mean_heads; /* triattention, with statistics [layers, heads, d and d / 2], of which `pairs` are used */
     uint32_t pairs;
     const float *centre, *spread;
-    double blend; /* compactor; below 0: not specified */
+    double blend;                                            /* compactor; below 0: not specified */
+    enum { BOTH_PARTS, LEVERAGE_PART, ATTENTION_PART } part; /* compactor, leverage, noncausal */
     enum scorer { SCORE_WINDOW, SCORE_NORM, SCORE_APART, SCORE_DRAW, SCORE_EXPECTED } scorer; /* chunkkv, criticalkv */
 };
 

@@ -1,4 +1,4 @@
-/* leverage.c - oracle of compactor, see entries.h. */
+/* leverage.c - oracle of compactor, leverage and noncausal, see entries.h. */
 #include "tests/oracle/entries.h"
 
 #include "core/base/canon.h"
@@ -160,7 +160,7 @@ static void spread(const struct moment *m, const struct entries_plan *plan, floa
     *sd = *sd > 1e-6f ? *sd : 1e-6f;
 }
 
-static void keep_blended(const struct moment *m, const struct entries_plan *plan, uint32_t budget) {
+static void keep_scored(const struct moment *m, const struct entries_plan *plan, uint32_t budget) {
     const float blend = (float)(plan->blend >= 0 ? plan->blend : 1 - (double)budget / m->heads[0].held);
     float *given[64], *alone[64], of_given[2], of_alone[2];
     for (uint32_t h = 0; h < m->t->lists; h++) {
@@ -180,7 +180,9 @@ static void keep_blended(const struct moment *m, const struct entries_plan *plan
         for (uint32_t j = 0; j < head->count; j++) {
             const float a = given[h][j] == 0 ? 0 : (given[h][j] - of_given[0]) / of_given[1];
             kept[j] = j < plan->sinks || j >= end;
-            given[h][j] = fmaf(blend, (alone[h][j] - of_alone[0]) / of_alone[1], a);
+            given[h][j] = plan->part == LEVERAGE_PART    ? alone[h][j]
+                          : plan->part == ATTENTION_PART ? a
+                                                         : fmaf(blend, (alone[h][j] - of_alone[0]) / of_alone[1], a);
         }
         if (head->count > budget)
             keep_best(head, given[h], kept, budget);
@@ -197,9 +199,10 @@ void oracle_compactor(const struct moment *m, const void *p) {
     if (!oracle_acts(plan->left_out, m->layer))
         return;
     for (uint32_t h = 0; h < m->t->lists; h++) {
-        attend_chunks(m, plan, h);
+        if (plan->part != LEVERAGE_PART)
+            attend_chunks(m, plan, h);
         most = m->heads[h].count > most ? m->heads[h].count : most;
     }
     if (most > budget)
-        keep_blended(m, plan, budget);
+        keep_scored(m, plan, budget);
 }
