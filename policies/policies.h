@@ -95,6 +95,12 @@ enum kvc_status kvc_check_scorer(const struct kvc_values *values, struct kvc_err
 enum kvc_status kvc_scorer_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
                                   struct kvc_scores *scores, struct kvc_error *error);
 
+/* For the method `chunkkv`. Sets `gated` to the mean score of each chunk of `chunk` entries, without the last `tail`
+ * entries. In an important chunk of low entropy only the `top` best entries get the mean; the others get minus
+ * infinity. */
+enum kvc_status kvc_chunk_gate(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t tail, uint32_t chunk,
+                               uint32_t top, struct kvc_scores *gated, struct kvc_error *error);
+
 /* For the methods `adakv` and `kvzip`. Divides a layer's entries, `each` per head on average, among its heads by their
  * scores. Every head keeps its last `tail` entries in addition, and its share is at least `least`. */
 enum kvc_status kvc_keep_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t each, uint64_t tail,

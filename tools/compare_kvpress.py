@@ -212,6 +212,21 @@ def chunkkv(folder, kvcull, seed, result):
     result.note = "one KV head (they add up the heads' scores), lengths and budgets of whole chunks"
 
 
+def chunkkv_gated(folder, kvcull, seed, result):
+    Gated = press(folder, "entropy_gated_chunkkv_press", "EntropyGatedChunkKVPress")
+    scorers = {"knorm": press(folder, "knorm_press", "KnormPress"),
+               "keydiff": press(folder, "keydiff_press", "KeyDiffPress")}
+    for heads, kv_heads, rows, budget, chunk, gate in ((4, 1, 300, 90, 10, 4), (8, 2, 303, 61, 7, 1),
+                                                       (14, 2, 641, 200, 20, 13), (4, 4, 96, 90, 10, 2)):
+        case = Case(seed, 2, heads, kv_heads, 32, rows, rows)
+        case.k += 0.5 * case.k[:, :1]
+        for name, Press in scorers.items():
+            if name == "knorm" or kv_heads == 1:
+                spec = f"chunkkv:budget={budget},window=0,chunk={chunk},gate={gate},per=layer,scorer={name}"
+                compare(kvcull, case, spec, lambda held: Gated(Press(ratio(budget, rows)), chunk, gate), result)
+    result.note = "one choice per layer, partial chunks; by keydiff for one KV head only"
+
+
 def expected_press(folder, held, **options):
     ExpectedAttentionPress = press(folder, "expected_attention_press", "ExpectedAttentionPress")
     module = sys.modules["kvpress.presses.expected_attention_press"]
@@ -315,7 +330,7 @@ def compactor(folder, kvcull, seed, result):
     result.note = "their random projection replaced by the identity; whole chunks; nothing is rotated"
 
 
-PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "expected",
+PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "chunkkv-gated", "expected",
            "criticalkv", "compactor", "kvzip")
 
 

@@ -167,6 +167,7 @@ static int specs_fill(const struct cli_command *command, const struct verify_arg
                                          "adakv:budget=%llu+scissorhands:budget=%llu",
                                          "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",
                                          "morphkv:budget=%llu,every=3",
+                                         "chunkkv:budget=%llu,gate=4",
                                          "chunkkv:budget=%llu+snapkv-decode:budget=%llu,every=5",
                                          "expected:budget=%llu+rkv:budget=%llu,every=5",
                                          "fastkv:budget=%llu,tsp=48+h2o:budget=%llu",

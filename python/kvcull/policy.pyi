@@ -189,6 +189,8 @@ def chunkkv(
     window: Optional[int] = ...,
     chunk: Optional[int] = ...,
     scorer: Optional[Literal['snapkv', 'knorm', 'keydiff', 'random']] = ...,
+    per: Optional[Literal['group', 'layer']] = ...,
+    gate: Optional[int] = ...,
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,

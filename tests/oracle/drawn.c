@@ -309,7 +309,11 @@ void draw_chunkkv(struct drawn *d) {
     d->entries.window = between(d->entries.scorer == SCORE_WINDOW, 40);
     d->entries.chunk = ONE_OF(1, 2, 10, 63, 1048576);
     begin(d, "chunkkv", d->entries.window + 1);
-    drawn_say(d, ",window=%u,chunk=%u,scorer=%s", d->entries.window, d->entries.chunk, scorers[d->entries.scorer]);
+    d->entries.per_layer = !d->both && drawn_below(3) == 0;
+    d->entries.gate =
+        d->entries.chunk > 1 && drawn_below(2) ? between(1, d->entries.chunk < 13 ? d->entries.chunk - 1 : 12) : 0;
+    drawn_say(d, ",window=%u,chunk=%u,scorer=%s,per=%s,gate=%u", d->entries.window, d->entries.chunk,
+              scorers[d->entries.scorer], d->entries.per_layer ? "layer" : "group", d->entries.gate);
     use_parts(d, &(struct parts){.prompt = oracle_chunkkv, .prompt_plan = &d->entries});
 }
 

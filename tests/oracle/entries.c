@@ -188,9 +188,103 @@ void score_entries(const struct moment *m, const struct entries_plan *plan, uint
 
 static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
+/* Adds up the scores of all lists of the layer, which hold the same tokens. */
+static void add_lists(const struct moment *m, const struct entries_plan *plan, uint32_t w, float *score) {
+    const uint32_t n = m->heads[0].count;
+    for (uint32_t h = 0; h < m->t->lists; h++) {
+        float *x = plan->scorer == SCORE_WINDOW ? window_scores(m, h, w, 1, false) : calloc(n, sizeof *x);
+        assert_non_null(x);
+        if (plan->scorer != SCORE_WINDOW)
+            score_entries(m, plan, h, x);
+        for (uint32_t j = 0; j < n; j++)
+            score[j] = h ? score[j] + x[j] : x[j];
+        free(x);
+    }
+}
+
+/* Returns the median of x [n], or the lower one of two. */
+static float lower_median(const float *x, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t below = 0, same = 0;
+        for (uint32_t j = 0; j < n; j++) {
+            below += x[j] < x[i];
+            same += x[j] == x[i];
+        }
+        if (below <= (n - 1) / 2 && (n - 1) / 2 < below + same)
+            return x[i];
+    }
+    fail_msg("no median of %u numbers", n);
+    return 0;
+}
+
+static float chunk_entropy(const float *x, uint32_t n) {
+    float least_score = 0, sum = 0, h = 0;
+    for (uint32_t i = 0; i < n; i++)
+        least_score = fminf(least_score, x[i]);
+    for (uint32_t i = 0; i < n; i++)
+        sum += x[i] - least_score;
+    if (n == 1)
+        return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const float share = (x[i] - least_score) / (sum + 1e-8f);
+        h -= share * kvc_log(share + 1e-8f);
+    }
+    return fmaxf(0, fminf(1, h / kvc_log((float)n)));
+}
+
+/* Keeps the marked entries, then chunks by their mean, and last the entries that the gate held back. */
+static void keep_gated(struct head *head, const struct entries_plan *plan, uint32_t older, const float *score,
+                       bool *kept, uint32_t budget) {
+    const uint32_t c = plan->chunk, chunks = older / c + (older % c > 0);
+    float *mean = calloc(2 * (size_t)chunks + 1, sizeof *mean), *entropy = mean + chunks;
+    bool *held_back = calloc(older + 1, sizeof *held_back);
+    assert_true(mean && held_back);
+    for (uint32_t i = 0; i < chunks; i++) {
+        const uint32_t size = older - i * c < c ? older - i * c : c;
+        for (uint32_t j = 0; j < size; j++)
+            mean[i] += score[i * c + j];
+        mean[i] /= (float)size;
+        entropy[i] = chunk_entropy(score + (size_t)i * c, size);
+    }
+    for (uint32_t j = 0; j < older; j++) {
+        const uint32_t i = j / c;
+        uint32_t better = 0;
+        for (uint32_t k = i * c; k < older && k / c == i; k++)
+            better += score[k] > score[j] || (score[k] == score[j] && k < j);
+        held_back[j] =
+            mean[i] >= lower_median(mean, chunks) && entropy[i] < lower_median(entropy, chunks) && better >= plan->gate;
+    }
+    uint32_t n = head->count - older;
+    for (; n < budget; n++) {
+        uint32_t best = older;
+        for (uint32_t j = 0; j < older; j++) {
+            if (kept[j])
+                continue;
+            if (best == older || held_back[best] > held_back[j])
+                best = j;
+            else if (held_back[best] < held_back[j])
+                continue;
+            else if (!held_back[j] && mean[j / c] != mean[best / c])
+                best = mean[j / c] > mean[best / c] ? j : best;
+            else
+                best = score[j] > score[best] ? j : best;
+        }
+        kept[best] = true;
+    }
+    free(mean);
+    free(held_back);
+    remove_unkept(head, kept);
+}
+
 void oracle_chunkkv(const struct moment *m, const void *p) {
     const struct entries_plan *plan = p;
     const uint32_t w = least(plan->window, m->turn), budget = entries_budget(plan, m, plan->window + 1);
+    float *layer = NULL;
+    if (plan->per_layer && m->heads[0].count > budget) {
+        layer = calloc(m->heads[0].count, sizeof *layer);
+        assert_non_null(layer);
+        add_lists(m, plan, w, layer);
+    }
     for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
         struct head *head = &m->heads[h];
         const uint32_t n = head->count;
@@ -201,7 +295,14 @@ void oracle_chunkkv(const struct moment *m, const void *p) {
         assert_true(score && kept);
         if (plan->scorer != SCORE_WINDOW)
             score_entries(m, plan, h, score);
-        for (uint32_t first = 0; first < n - w && plan->chunk > 1; first += least(plan->chunk, n - w - first)) {
+        for (uint32_t j = 0; j < n; j++) {
+            kept[j] = j >= n - w;
+            score[j] = layer ? layer[j] : score[j];
+        }
+        if (plan->gate)
+            keep_gated(head, plan, n - w, score, kept, budget);
+        for (uint32_t first = 0; first < n - w && plan->chunk > 1 && !plan->gate;
+             first += least(plan->chunk, n - w - first)) {
             const uint32_t size = least(plan->chunk, n - w - first);
             float sum = 0;
             for (uint32_t i = 0; i < size; i++)
@@ -209,12 +310,12 @@ void oracle_chunkkv(const struct moment *m, const void *p) {
             for (uint32_t i = 0; i < size; i++)
                 score[first + i] = sum / (float)size;
         }
-        for (uint32_t j = n - w; j < n; j++)
-            kept[j] = true;
-        keep_best(head, score, kept, budget);
+        if (!plan->gate)
+            keep_best(head, score, kept, budget);
         free(score);
         free(kept);
     }
+    free(layer);
 }
 
 /* ---- snapkv-decode ---- */

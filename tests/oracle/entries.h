@@ -15,6 +15,8 @@ struct entries_plan { /* one method with the values of its options */
     uint32_t sinks, lag;
     bool across;                           /* lagkv */
     uint32_t window, chunk, kernel, every; /* chunkkv, snapkv-decode */
+    uint32_t gate;                         /* chunkkv; 0: none */
+    bool per_layer;                        /* chunkkv */
     bool average;
     bool logits;                   /* rkv */
     float lambda, threshold;       /* rkv */
