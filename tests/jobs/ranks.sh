@@ -23,7 +23,7 @@ ranks_in() {
     local title=$1 only=$2
     shift 2
     export KVCULL_TEST_TYPES=$*
-    settings=KVCULL_TEST_WHOLE=yes at_once=1 run_tests "$title" build
+    settings=KVCULL_TEST_WHOLE=yes run_tests "$title" build
     unset KVCULL_TEST_TYPES
 }
 

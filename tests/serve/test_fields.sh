@@ -14,7 +14,7 @@ serve lengths -m "$demo" --name demo --mem 256M --max-tokens 7 --tokens 300 -q
 client test_fields.py "$url" lengths
 
 # ---- answers without a limit: some fit in memory at once, but not all together
-serve memory -m "$demo" --name demo --ctx 800 --mem 2M --keep 2 -q
+serve memory -m "$demo" --name demo --ctx 400 --mem 1M --keep 2 -q
 client test_fields.py "$url" memory
 
 # ---- the variables that templates get
