@@ -1,6 +1,6 @@
-/* attention.c - measures attention over caches of several shapes: a decode step, whose speed memory limits, and 256
- * rows of a prompt, whose speed arithmetic limits. Only the flops of the two products count, because
- * docs/measured/attention.md defines its goals in terms of these. */
+/* attention.c - measures attention over caches of several shapes: a decode step (limited by memory), and 256 rows of a
+ * prompt (limited by arithmetic). Only the flops of the two products count, because docs/measured/attention.md defines
+ * its goals in terms of these. */
 #include "bench/measure.h"
 #include "core/base/integers.h"
 #include "core/base/types.h"

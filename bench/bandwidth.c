@@ -74,7 +74,7 @@ static double time_sweeps(struct reader *readers, unsigned threads, size_t bytes
         return 0;
     while (started < threads && pthread_create(&thread[started], NULL, read_part, &readers[started]) == 0)
         started++;
-    if (started < threads) { /* fewer threads would wait at the barrier for ever, so the started ones are ended */
+    if (started < threads) { /* with a thread missing, the others would wait at the barrier for ever */
         for (unsigned i = 0; i < started; i++) {
             pthread_cancel(thread[i]);
             pthread_join(thread[i], NULL);

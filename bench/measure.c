@@ -43,7 +43,8 @@ static void fill_caches(struct kvc_measure *m) {
         m->status = m->ops->sync(m->device, &m->error);
 }
 
-/* Called when the last lot took `took` seconds. Returns true if another lot is needed, and sets its number of calls. */
+/* Called after each lot; the lot took `took` seconds. Returns true if another lot is needed, and sets its number of
+ * calls. */
 static bool next_lot(struct kvc_measure *m, double took) {
     if (m->settings.once && m->calls) {
         m->best = took;

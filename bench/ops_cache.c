@@ -1,5 +1,5 @@
 /* ops_cache.c - measures the operations on cache entries: 8 KV heads of 4096 entries. If an operation changes its
- * input, a copy restores the counts or lists before each call, and its time is included. */
+ * input, a copy restores the counts or lists before each call, and the measured time includes this copy. */
 #include "bench/measure.h"
 #include "core/base/types.h"
 

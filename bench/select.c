@@ -42,7 +42,7 @@ KVC_MEASURE(pages_update, 2, variant) {
 struct select_case {
     const char *name;
     enum kvc_score_kind kind;
-    uint32_t dims, page; /* page 0: the scores do not use pages */
+    uint32_t dims, page; /* `page` 0: the scores do not use pages */
     bool low, whole;
     uint64_t top;
 };

@@ -1,5 +1,5 @@
-/* history.c - keeps the messages that the user has typed in a file between runs. The first line names the file's kind.
- * Each further line is a message, with \n for a line end and \\ for a backslash. */
+/* history.c - keeps the user's messages in a file between runs. The first line names the file's kind. Each further line
+ * is a message, with \n for a line end and \\ for a backslash. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

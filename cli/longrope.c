@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 
-/* Returns up to how many tokens a new session uses the short factors, or 0 if the model has only one set of factors. */
+/* Returns the number of tokens up to which a new session uses the short factors, or 0 if it does not use them. */
 static uint64_t short_until(const struct cli_generation *generation) {
     const uint64_t original = kvc_model_info(generation->model)->original_context;
 

@@ -184,8 +184,8 @@ static int add_text(const struct cli_command *command, struct cli_texts *texts, 
     return CLI_GO;
 }
 
-/* Reports a value that is not one of an option's choices. If the option has no list of choices, these are the weight
- * types. */
+/* Reports a value that is not one of an option's choices. If the option has no list of choices, the choices are the
+ * weight types. */
 static int no_choice(const struct cli_command *command, const struct cli_option *option, const char *name,
                      const char *text) {
     struct kvc_nearest nearest = kvc_nearest(text, strlen(text));

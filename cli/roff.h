@@ -6,7 +6,7 @@
 
 /* Prints text as short lines, with a new line for each sentence. An empty line separates paragraphs. */
 void cli_roff(const char *text);
-/* Prints text like roff_text, with a capital first letter and a full stop at the end. */
+/* Prints text like cli_roff, with a capital first letter and a full stop at the end. */
 void cli_roff_sentence(const char *text);
 /* Prints lines unchanged, for literal displays. */
 void cli_roff_lines(const char *text);

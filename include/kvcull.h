@@ -688,7 +688,7 @@ enum kvc_expected {
  * and with keyformer on CPUs with vector instructions at most 64 MiB for its noise. */
 struct kvc_estimate {
     uint64_t entries;     /**< entries of the longest head after the prompt and the generated tokens; the mean over
-                               heads if that depends on the data */
+                               heads if the number depends on the data */
     uint64_t all_entries; /**< entries of all lists at that time; an upper bound if a decode method evicts */
     uint64_t lists;       /**< number of lists of all layers (kvc_session_heads) */
     uint64_t cache_bytes; /**< size of the blocks of keys and values at that time */

@@ -1,6 +1,6 @@
-/* arenas.c - device memory, with one arena for each kind of memory. An arena owns plain allocations: slabs that small
- * buffers share, and one allocation for each large buffer. An allocation is freed as soon as none of its pieces is
- * taken. All work runs in the order of one stream, so a freed piece may be taken again at once. */
+/* arenas.c - device memory, with one arena for each kind of memory. An arena owns allocations: slabs that small buffers
+ * share, and one allocation for each large buffer. An allocation is freed as soon as all of its pieces are free. All
+ * work runs in the order of one stream, so a freed piece may be taken again at once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #define KVC_SLAB_BYTES ((size_t)4 << 20)
 #define KVC_SHARED_BELOW ((size_t)1 << 20) /* larger pieces have allocations of their own */
 #define KVC_PIECE ((size_t)256)            /* pieces begin at multiples of this size */
-/* unused bytes after every piece, because small_batch.h loads whole stages */
+/* unused bytes after every piece, because kernels/small_batch.h may load bytes beyond the end of the weights */
 #define KVC_PADDING ((size_t)512)
 
 struct kvc_cuda_allocation {

@@ -18,8 +18,8 @@ struct kvc_cuda;
 #define KVC_CUDA_GRAPHS 8u /* maximum number of graphs */
 
 struct kvc_cuda_call {
-    const void *kernel; /* NULL: clear memory (items 0; values: to, bytes) or copy memory (items 1; values: to, from,
-                         * bytes) */
+    const void *kernel; /* NULL: clear memory (`items` is 0; arguments: to, bytes) or copy it (`items` is 1; arguments:
+                         * to, from, bytes) */
     uint32_t groups[3], items;
     uint32_t first, count; /* first argument in `values`, and number of arguments */
 };

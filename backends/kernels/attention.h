@@ -32,8 +32,8 @@
 #define KVC_TILE_QUERIES(h, i, g0)                                                                                     \
     (q_buffer + q_offset + (((kvc_u64)row + i) * heads + (kvc_u64)h * (heads / kv_heads) + g0) * d)
 
-/* Grid: (tiles, KV heads, rows). `row` is the batch row of the launch's first row. read_word is the status word that
- * counts the entries read, or 0. */
+/* Grid: (tiles, KV heads, rows). `row` is the index in the batch of the launch's first row. read_word is the status
+ * word that counts the entries read; 0: none. */
 #if KVC_WORKERS != 1
 
 /* number of heads computed at a time; for each head, 32 work-items sum exp(s - m) */

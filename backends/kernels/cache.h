@@ -104,8 +104,8 @@ KVC_DEVICE kvc_u32 kvc_store_width(kvc_u32 type, kvc_u32 d) {
     return width;
 }
 
-/* Stores x [d] as a cache row with `width` work-items together. Returns the number of saturated values among those that
- * this work-item stored. */
+/* `width` work-items together store x [d] as a cache row. Returns the number of saturated values among those that this
+ * work-item stored. */
 KVC_DEVICE kvc_u32 kvc_store_entry(kvc_u32 type, kvc_u32 d, KVC_GLOBAL kvc_u8 *row, KVC_GLOBAL const float *x,
                                    kvc_u32 member, kvc_u32 width) {
     kvc_u32 saturated = 0;

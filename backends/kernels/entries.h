@@ -123,7 +123,7 @@ KVC_DEVICE float kvc_lag_scaled(float x, float low, float high) {
     return high > low ? kvc_div(x - low, high - low) : 0.0f;
 }
 
-/* Grid: (indices, heads, 2: keys and values). Writes s, a standard deviation, to spread [2, H_kv, stride]. */
+/* Grid: (indices, heads, 2: keys and values). Writes s, a standard deviation, to `spread` [2, H_kv, stride]. */
 KVC_KERNEL(lag_spread)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 first, kvc_u32 lag, KVC_GLOBAL const float *bounds, kvc_u32 parts, kvc_u32 heads,
  KVC_SPAN(float, spread), kvc_u32 stride) {
@@ -238,8 +238,8 @@ KVC_KERNEL(entry_keys)
     keys_buffer[keys_offset + (kvc_u64)h * indices * head_size + id] = x;
 }
 
-/* Grid: (rows). `values` is [rows, stride], and a KV head has `group` rows. Writes M and L over the indices from
- * `first` on to totals [rows, 2]. */
+/* Grid: (rows). `values` is [rows, stride], and a KV head has `group` rows. Computes M and L over the indices from
+ * `first` on and writes them to `totals` [rows, 2]. */
 KVC_KERNEL(index_totals)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 rows, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, values),
  kvc_u32 stride, KVC_SPAN(float, totals)) {
@@ -271,8 +271,8 @@ KVC_DEVICE float kvc_likeness(kvc_bytes a, kvc_bytes b, float lengths, kvc_u32 d
     return lengths == 0.0f ? 0.0f : kvc_div(dot, lengths);
 }
 
-/* Grid: (indices / KVC_TEAMS, heads). For each key, writes to last [H_kv, stride] the highest index whose cosine is
- * above the threshold. */
+/* Grid: (indices / KVC_TEAMS, heads). Sets last [H_kv, stride] of each key to the highest index whose cosine with the
+ * key is above the threshold. */
 KVC_GROUP_KERNEL(redundancy_last)
 (KVC_GLOBAL const kvc_u32 *count, float threshold, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(const float, length), KVC_SPAN(kvc_u32, last), kvc_u32 stride) {
@@ -291,7 +291,7 @@ KVC_GROUP_KERNEL(redundancy_last)
         last_buffer[last_offset + (kvc_u64)h * stride + i] = found;
 }
 
-/* Grid: (indices / KVC_TEAMS, heads). Writes to mean [H_kv, stride] the mean of each key's cosines with the other keys.
+/* Grid: (indices / KVC_TEAMS, heads). Sets mean [H_kv, stride] to the mean of each key's cosines with the other keys.
  * The mean of key j leaves out each key i whose last[i] is j. */
 KVC_GROUP_KERNEL(redundancy_means)
 (KVC_GLOBAL const kvc_u32 *count, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,

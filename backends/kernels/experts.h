@@ -22,7 +22,7 @@ KVC_GROUP_KERNEL(route_choose)
     }
     most[id] = top;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* work-items from number `experts` on have only x[0] */
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* work-items past the last expert have only x[0] */
         top = kvc_max(most[i], top);
     for (kvc_u32 e = id; e < experts; e += KVC_GROUP)
         p[e] = kvc_exp(x[e] - top);
@@ -70,7 +70,7 @@ KVC_GROUP_KERNEL(route_number)
         below += expert[i] < e;
     before[id] = below;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP && i < pairs; i++) /* work-items from number `pairs` on have counted nothing */
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < pairs; i++) /* work-items past the last pair have counted nothing */
         at += before[i];
     KVC_BARRIER();
     if (id == 0)

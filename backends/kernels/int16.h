@@ -72,7 +72,7 @@ struct kvc_int16_view {
     kvc_u64 K, blocks;
 };
 
-/* Returns the sum of the products of a part. Eight products at a time fit in 32 bits. */
+/* Returns the sum of the products of a part. The sum of eight products fits in 32 bits. */
 KVC_DEVICE kvc_i64 kvc_int16_dot(const kvc_i16 *w, KVC_GLOBAL const kvc_i16 *x, kvc_u32 count) {
     kvc_i64 total = 0;
     for (kvc_u32 step = 0; step < KVC_INT16_PART && step < count; step += KVC_INT16_STEP)
@@ -185,7 +185,7 @@ KVC_GROUP_KERNEL(expert_linear_int16)
 /* ---- many rows ---- */
 
 #if KVC_WORKERS == 1
-/* As for few rows, a work-item computes one output, but for more rows in one pass over the weights. */
+/* A work-item computes one output, as for few rows, but reads the weights once for more rows. */
 KVC_GROUP_KERNEL(linear_int16_gemm)(KVC_INT16_ARGUMENTS, kvc_u64 rows) {
     KVC_SHARED struct kvc_int16_team team;
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_MANY, n = KVC_GROUP_ID(0);
@@ -202,8 +202,7 @@ struct kvc_int16_tile {
     float x_scale[KVC_INT8_TILE], w_scale[64], w_inverse[64];
     kvc_u32 tops[KVC_INT16_BLOCK / KVC_INT16_STEP][64]; /* the largest magnitude of every 32 weights */
 };
-/* The rows of x from row0 on, and the outputs from n0 on. After the last row or output, that row or output is
- * repeated. */
+/* The rows of x from row0 on, and the outputs from n0 on. Rows and outputs past the last one are copies of it. */
 struct kvc_int16_place {
     kvc_u64 row0, rows, n0, count, row_bytes;
     kvc_u32 type;
@@ -256,7 +255,8 @@ KVC_DEVICE void kvc_int16_tile_fill(KVC_LOCAL struct kvc_int16_tile *tile, const
     }
 }
 
-/* Adds the products of the tile to `total`, for rows ra + r and outputs nb + 16 c. Eight products fit in 32 bits. */
+/* Adds the products of the tile to `total`, for rows ra + r and outputs nb + 16 c. The sum of eight products fits in 32
+ * bits. */
 KVC_DEVICE void kvc_int16_tile_add(kvc_i64 (*total)[4], KVC_LOCAL const struct kvc_int16_tile *tile, kvc_u32 ra,
                                    kvc_u32 nb) {
     for (kvc_u32 k = 0; k < KVC_INT16_STEP; k += 8)

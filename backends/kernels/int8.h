@@ -184,7 +184,7 @@ KVC_GROUP_KERNEL(expert_linear_int8)
 /* ---- many rows ---- */
 
 #if KVC_WORKERS == 1
-/* As for few rows, a work-item computes one output, but for more rows in one pass over the weights. */
+/* A work-item computes one output, as for few rows, but reads the weights once for more rows. */
 KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
     KVC_INT8_OPEN_LANES(KVC_INT8_MANY);
     const kvc_u64 row = (kvc_u64)KVC_GROUP_ID(1) * KVC_INT8_MANY, n = KVC_GROUP_ID(0);
@@ -206,8 +206,8 @@ struct kvc_int8_tile {
     kvc_i32 x_sum[2][KVC_INT8_TILE];
 };
 
-/* Fills the tile with block b of the rows from row0 on and of the outputs from n0 on. After the last row or output,
- * that row or output is repeated. */
+/* Fills the tile with block b of the rows from row0 on and of the outputs from n0 on. Rows and outputs past the last
+ * one are copies of it. */
 KVC_DEVICE void kvc_int8_tile_weights(KVC_LOCAL struct kvc_int8_tile *tile, kvc_u32 type, kvc_bytes w,
                                       kvc_u64 row_bytes, kvc_u64 n0, kvc_u64 count, kvc_u64 b) {
     for (kvc_u32 j = KVC_LOCAL_ID(); j < 128; j += KVC_GROUP) {

@@ -21,7 +21,7 @@ KVC_DEVICE kvc_u32 kvc_load_word(kvc_bytes b) {
 KVC_DEVICE kvc_u32 kvc_word_less(kvc_u32 word, kvc_u32 by) {
     return ((word | 0x80808080u) - by * 0x01010101u) ^ 0x80808080u;
 }
-/* Moves each of four bits to the lowest bit of one of four bytes. */
+/* Returns a word whose byte i is bit i, for four bits. */
 KVC_DEVICE kvc_u32 kvc_word_of_bits(kvc_u32 bits) { return bits * 0x00204081u & 0x01010101u; }
 /* Looks up four bytes, each below 16, in the table of kvc_iq4_value. */
 KVC_DEVICE kvc_u32 kvc_word_iq4(kvc_u32 index) {
@@ -81,7 +81,7 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_offset(int16 low, int16 high, float a, flo
 }
 #define KVC_BITS16(bytes, shift, mask)                                                                                 \
     (convert_int16(((bytes) >> (uchar16)((uchar)(shift))) & (uchar16)((uchar)(mask))))
-/* Moves each of 16 bits to the fifth bit of one of quants 0 .. 15. */
+/* Sets element i to 16 if bit i of the 16 bits is set, otherwise to 0. */
 KVC_DEVICE int16 kvc_fifth_bits(KVC_GLOBAL const kvc_u8 *two) {
     const uint16 place = (uint16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return as_int16((((uint16)((kvc_u32)KVC_LOAD_U16(two)) >> place) & 1u) << 4);

@@ -271,7 +271,7 @@ KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) 
 #endif
 #endif
 
-/* Returns dot32(a, b) over K values. A team computes it; all work-items of the group must call it. */
+/* Returns dot32(a, b) over K values, which a team computes. All work-items of the group must call this function. */
 KVC_DEVICE float kvc_dot_floats(KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u64 K,
                                 KVC_LOCAL float *shared_sum) {
     kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS;

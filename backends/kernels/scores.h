@@ -250,8 +250,7 @@ KVC_KERNEL(moment_lanes)
     totals_buffer[totals_offset + i] = lane[0];
 }
 
-/* Grid: (KV heads, queries). Writes to low [queries, kv_heads] 1 divided by the number of entries that the query
- * sees. */
+/* Grid: (KV heads, queries). Sets low [queries, kv_heads] to 1 divided by the number of entries that the query sees. */
 KVC_GROUP_KERNEL(seen_shares)
 (KVC_LISTS(l), KVC_READS, KVC_SPAN(const kvc_i32, positions), KVC_SPAN(const kvc_u32, causal_offset), kvc_u32 window,
  KVC_GLOBAL float *low, kvc_u32 kv_heads) {
@@ -280,7 +279,7 @@ struct kvc_noise_tile {
     kvc_u32 sees[KVC_TILE], any; /* any: true if the query sees an entry of the tile */
 };
 
-/* Sets most[0] to the maximum of those of the `count` scores that the query sees, and sets `any`. */
+/* Sets most[0] to the maximum score of the entries that the query sees, of `count` entries. Also sets `any`. */
 KVC_DEVICE void kvc_noise_maximum(KVC_LOCAL struct kvc_noise_tile *tile, kvc_u32 count) {
     for (kvc_u32 i = KVC_LOCAL_ID(); i < 32; i += KVC_GROUP) {
         float m = -kvc_infinity();

@@ -121,7 +121,7 @@ KVC_DEVICE kvc_u32 kvc_page_seen(const struct kvc_query_view *view, const struct
 }
 
 /* Grid: (tiles of units of the longest head, KV heads); a unit is an entry or a page. Writes the score of each query
- * head to score [H, stride], and the number of a unit's visible entries to seen [kv_heads, stride]. */
+ * head to score [H, stride], and the number of each unit's visible entries to `seen` [kv_heads, stride]. */
 KVC_GROUP_KERNEL(select_units)
 (KVC_SELECT, float scale, float cap, KVC_SPAN(const kvc_u32, channels), KVC_SPAN(const kvc_u32, positives),
  KVC_SPAN(const float, factors), KVC_SPAN(float, score), KVC_SPAN(kvc_u32, seen), kvc_u32 stride,

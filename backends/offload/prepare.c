@@ -6,7 +6,7 @@
 #define KVC_PACKS_FROM 16u                     /* no backend packs or dequantizes weights for fewer rows */
 #define KVC_PACKED_BYTES ((uint64_t)256 << 20) /* limit for the weights that a backend packs at a time */
 
-/* Returns the workspace that linear.c and the backends' fast.c need. */
+/* Returns the workspace that linear layers with many rows need (linear.c, and fast.c of the backends). */
 static uint64_t of_probabilities(const struct kvc_offload *offload, uint64_t rows) {
     const uint64_t least = 128 * offload->widest, packed = kvc_max_u64(least, KVC_PACKED_BYTES);
     if (rows < KVC_PACKS_FROM)

@@ -157,7 +157,7 @@ static void program_store(struct kvc_opencl *opencl, const char *path, uint64_t 
 
 /* Compiles the program. PoCL's clang prints its number of errors on stderr, in addition to the log, unless an option
  * turns off its carets. PoCL rejects that option, but does not notice it if a tab instead of a space separates it from
- * the option before. If PoCL rejects the option even so, the kernels are built without it. */
+ * the previous option. If PoCL rejects the option even so, the kernels are built without it. */
 static cl_int compile(struct kvc_opencl *opencl, const char *options) {
     char quiet[512];
     cl_int code = CL_INVALID_BUILD_OPTIONS;

@@ -32,7 +32,7 @@ struct bench_prefill { /* one policy at one prompt length */
     uint64_t prompt;
     double *seconds; /* [repeat] */
     double median, best;
-    double relative; /* median over the rounds of the ratio of its time to the first policy's time */
+    double relative; /* median over the rounds: this policy's time divided by the first policy's time */
     uint64_t peak_bytes, kept_bytes, layer_bytes, hidden_bytes;
     uint64_t entry_bytes;   /* bytes of the keys and values of the entries kept */
     uint64_t expected_peak; /* as the estimate predicts */
@@ -49,7 +49,7 @@ struct bench_decode { /* one policy at one batch size */
     uint64_t prompt, batch;
     double *seconds; /* [generate] seconds of each step */
     double median, mean, quarter[BENCH_QUARTERS];
-    double relative; /* median over the steps of the ratio of its time to the first policy's time */
+    double relative; /* median over the steps: this policy's time divided by the first policy's time */
     /* read_bytes: cache bytes that a step reads; select_bytes: the part of them that is read to choose entries */
     uint64_t read_bytes, select_bytes;
     double expected_read_bytes; /* as the methods' formulas predict */

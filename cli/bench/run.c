@@ -318,7 +318,7 @@ int bench_run_decode(struct bench *bench, uint64_t prompt, uint64_t batch, struc
             break;
         }
         for (int64_t s = 0; s < bench->a->generate;
-             s++) /* use the memory now, so that later growth of resident memory is the library's only */
+             s++) /* use this memory now, so that only the library makes resident memory grow later */
             results[i].seconds[s] = 1;
         status = open_all(bench, prompt, batch, results[i].spec, &decodings[i]);
         if (status == KVC_OK)

@@ -134,7 +134,7 @@ enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores
  * group's heads; scores per query head do not. */
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error);
-/** Sets scores to the attention mass of the rows that the class's `pseudo` added (DapQ). */
+/** Sets scores to the attention mass that entries get from the rows that the class's `pseudo` added (DapQ). */
 enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 /** Sets the score of each entry to the largest attention probability that any of the added rows gave it in any head of
  * the group (KVzip, arXiv:2505.23416). */
@@ -241,9 +241,9 @@ enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kv
                                         struct kvc_scores *scores, struct kvc_error *error);
 /** Prompt stage: sets scores per list to the attention within chunks, times the length of the value (Compactor,
  * arXiv:2507.08143; docs/reference/methods/compactor.md). The prompt is cut into chunks of `chunk` entries; every query
- * (the class's `queries` must request all) attends to all entries of its chunk, including later ones. Indices below
- * `first` and the last `last` get 0. Entries of earlier turns keep the score of their own turn, stored in state column
- * `column`. scores NULL: only updates the column. */
+ * (the class's `queries` must request all) attends to all entries of its chunk, including later ones. The oldest
+ * `first` and the newest `last` entries get 0. Entries of earlier turns keep the score of their own turn, stored in
+ * state column `column`. scores NULL: only updates the column. */
 enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, uint64_t last, uint32_t chunk,
                                      uint32_t column, struct kvc_scores *scores, struct kvc_error *error);
 /** Sets scores per list to the statistical leverage of each key before RoPE among the keys of its list (Compactor). */
@@ -441,8 +441,8 @@ struct kvc_layer_context {
     double entry_bytes;        /**< size of an entry */
     double element_bytes;      /**< size of one channel of a key */
     double page_element_bytes; /**< size of one channel of a page's minimum or maximum */
-    double from;  /**< for `entries`: entries of the list before the method's prompt stage, or, if another method holds
-                       that stage, before the first decode step */
+    double from;  /**< for the function `entries`: length of the list before the method's prompt stage, or, if another
+                       method holds that stage, before the first decode step */
     bool prompts; /**< the method holds the prompt stage */
     bool uneven;  /**< the data decides how many entries each list holds, and `from` is the mean: `entries` must return
                        the most that a list can hold */
@@ -460,11 +460,11 @@ enum kvc_ragged {
  * `prompt` is the number of the prompt's tokens, `steps` the number of decode steps since then (0: right after the
  * prompt). Any function may be NULL. */
 struct kvc_forecast {
-    /** Returns the most entries that a head holds at any time up to that step, the step's own included. NULL: no bound.
-     * 0: one more than `entries` is the bound. */
+    /** Returns the most entries that a head holds at any time up to decode step `steps`, the step's own entry included.
+     * NULL: no bound. If it returns 0, the bound is one more than `entries` returns. */
     uint64_t (*bound)(const struct kvc_values *values, uint64_t prompt, uint64_t steps);
-    /** Returns the entries of a head after that step, as a mean over the layer's heads, if the list held at least
-     * context->from. NULL: bound(prompt, 0) or, if there is no `bound`, all entries. */
+    /** Returns the number of entries of a head after decode step `steps`, as a mean over the layer's heads, if the list
+     * held at least context->from entries. NULL: bound(prompt, 0) or, if there is no `bound`, all entries. */
     double (*entries)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt,
                       uint64_t steps);
     /** Returns how many of the layer's lists keep everything; `entries` then describes the others. NULL: none. */
@@ -472,9 +472,9 @@ struct kvc_forecast {
     enum kvc_ragged ragged; /**< if not KVC_RAGGED_NONE, `entries` is a mean over heads or layers */
     bool follows;           /**< after another method's eviction the data decides how many entries this method leaves;
                                  `entries` then returns an upper bound */
-    /** Returns the entries of the view (kvc_stage_view) that the prompt stage leaves. NULL: it leaves none. */
+    /** Returns the number of entries in the view (kvc_stage_view) that the prompt stage makes. NULL: it makes none. */
     uint64_t (*seen)(const struct kvc_values *values, uint64_t prompt);
-    /** With KVC_STAGE_CHUNK: returns the entries that a head keeps between chunks. NULL: as many as after the last
+    /** With KVC_STAGE_CHUNK: returns how many entries a head keeps between chunks. NULL: as many as after the last
      * chunk. */
     uint64_t (*between)(const struct kvc_values *values, const struct kvc_layer_context *context, uint64_t prompt);
     /** With KVC_STAGE_PROPAGATE: returns how many of `rows` rows reach the layer above. */
@@ -521,8 +521,8 @@ struct kvc_policy_class {
      * changes and must equal that of `open`. */
     bool (*state_fits)(const struct kvc_values *values, const struct kvc_geometry *geometry, const void *state);
 
-    /** Returns how many of the prompt's last queries its stages read; UINT32_MAX: all, which are freed after the
-     * prompt. */
+    /** Returns how many of the prompt's last queries the method's stages read; UINT32_MAX: all, which are freed after
+     * the prompt. */
     uint32_t (*queries)(const struct kvc_values *values);
     /** Returns the number of state columns (float32 per entry), at most 65535. */
     uint32_t (*columns)(const struct kvc_values *values);
@@ -548,8 +548,9 @@ struct kvc_policy_class {
      * position from the prompt's end; `tokens`, unless NULL, receives their ids. */
     uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset, int32_t *tokens);
 
-    /** Returns how many tokens of a draft of the answer `pseudo` needs; 0: none. Before such a prompt, a copy of the
-     * session generates the draft greedily, so the prompt is computed twice. Needs a single process. NULL: none. */
+    /** Returns how many tokens of a draft of the answer `pseudo` needs; 0: none. If it is not 0, a copy of the session
+     * first reads the prompt and generates the draft greedily, so the prompt is computed twice. Needs a single process.
+     * NULL: none. */
     uint32_t (*draft)(const struct kvc_values *values);
 
     /** Observer, called after the attention of some of the prompt's rows (kvc_stage_accumulate), even if another method

@@ -77,7 +77,7 @@ struct kvc_ref_query {
 };
 /* Returns the number of floats of the memory that KVC_REF(open_query) needs for a query. */
 static inline size_t kvc_ref_query_floats(size_t d) { return d + (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP; }
-/* Opens the query q [d]. If the entries are multiplied as integers, q is quantized to `memory`. */
+/* Prepares the query q [d] for dot_key. If the entries are multiplied as integers, quantizes q to `memory`. */
 struct kvc_ref_query KVC_REF(open_query)(struct kvc_scoring scoring, const struct kvc_entry_format *format,
                                          const float *q, float *memory);
 /* Returns the dot product of the query and the key of a slot. `key` [d] is the same key in float32. */

@@ -39,7 +39,7 @@ static bool make_row(struct kvc_device *device, const struct kvc_probabilities *
     return true;
 }
 
-/* Prepares to read the queries of a KV head. `at` is the index of the first one. */
+/* Prepares the queries of a KV head for dot products. `at` is the index of the first query. */
 static void open_queries(const struct kvc_probabilities *w, size_t at, float *quants, struct kvc_ref_query *query) {
     const size_t d = w->head_size, each = kvc_ref_query_floats(d);
     for (uint32_t g = 0; g < w->heads / w->kv_heads; g++)
@@ -236,8 +236,9 @@ void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_accumulate 
 
 /* ---- ring buffers of recent queries, and state columns as scores ---- */
 
-/* Returns the sum, over the group's heads in ascending order, of one query's terms at one entry. The term of a head is
- * the probability exp(s - M) / L, or the score s, or 1 if the probability is below `low` and 0 otherwise. */
+/* Returns the sum, over the group's heads in ascending order, of one query's terms at one entry. Depending on `kind`,
+ * the term of a head is the probability exp(s - M) / L, or the score s, or 1 if the probability is below `low` and 0
+ * otherwise. */
 static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, uint32_t slot,
                          const struct row *scratch, enum kvc_row_kind kind, float low) {
     uint32_t group = w->heads / w->kv_heads, d = w->head_size;

@@ -43,19 +43,19 @@ KVC_DEVICE float kvc_team_sum(const struct kvc_lanes &p) {
     bool high = worker & 2, odd = worker & 1;
     float four[4], two[2], one;
 #pragma unroll
-    /* adds lanes i + 16 of work-items 2 and 3 to lanes i of work-items 0 and 1, which keep their first four lanes */
+    /* adds lanes i and i + 16. Work-items 0 and 1 compute the sums of their first four lanes, 2 and 3 the others */
     for (int i = 0; i < 4; i++) {
         float mine = high ? p.lane[i + 4] : p.lane[i], theirs = high ? p.lane[i] : p.lane[i + 4];
         four[i] = mine + __shfl_xor_sync(0xffffffffu, theirs, 2, 4);
     }
 #pragma unroll
-    for (int i = 0; i < 2; i++) { /* adds lanes i + 8: those of work-item 1 to those of 0, those of 3 to those of 2 */
+    for (int i = 0; i < 2; i++) { /* adds lanes i and i + 8, in pairs of neighbouring work-items */
         float mine = odd ? four[i + 2] : four[i], theirs = odd ? four[i] : four[i + 2];
         two[i] = mine + __shfl_xor_sync(0xffffffffu, theirs, 1, 4);
     }
-    /* Now work-item 0 has lanes 0 and 1, 1 has lanes 2 and 3, 2 has lanes 4 and 5, and 3 has lanes 6 and 7. */
+    /* Now work-items 0 to 3 have, in this order, lanes 0 and 1, 2 and 3, 4 and 5, 6 and 7. */
     one = (high ? two[1] : two[0]) + __shfl_xor_sync(0xffffffffu, high ? two[0] : two[1], 2, 4);
-    /* Now work-item 0 has lane 0, 1 has lane 2, 2 has lane 1, and 3 has lane 3. */
+    /* Now work-items 0 to 3 have, in this order, lanes 0, 2, 1 and 3. */
     one = one + __shfl_xor_sync(0xffffffffu, one, 1, 4);
     return one + __shfl_xor_sync(0xffffffffu, one, 2, 4);
 }

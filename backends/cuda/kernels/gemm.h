@@ -32,10 +32,10 @@ KVC_KERNEL(gemm_pack_w)
         kvc_gemm_pack<128>(packed, w + (first + row) * row_bytes, type, K, row, step);
 }
 
-#define KVC_GEMM_DEPTH 8 /* number of steps in a stage */
+#define KVC_GEMM_DEPTH 8 /* number of steps that are loaded at a time (a stage) */
 #define KVC_GEMM_STAGES 3
 
-/* Loads stage i, which belongs to lane i / tiles: DEPTH steps of rows and of weights. */
+/* Loads stage i: KVC_GEMM_DEPTH steps of the rows and of the weights, for lane i / tiles in bit-reversed order. */
 template <kvc_u32 M>
 KVC_DEVICE void kvc_gemm_load(float *stage, const float *a, const float *b, kvc_u64 steps, kvc_u32 tiles, kvc_u32 i) {
     kvc_u32 lane = KVC_REVERSED(i / tiles), id = threadIdx.x;

@@ -1,7 +1,7 @@
 /* int16.h - linear layers with activations and weights in 15 bits, for many rows. A quant is split into two digits of
  * one byte (canon.h, "int16"), and tensor cores multiply digits like the 8-bit quants in kvc_int8_product (int8.h). A
  * block has three sums of products of digits: one of high times high, one of high times low and low times high, and one
- * of low times low. They stay in registers for the whole block. */
+ * of low times low. These sums stay in registers for the whole block. */
 
 #define KVC_INT16_M 64u /* numbers of rows and outputs of a group's tile */
 #define KVC_INT16_N 32u
@@ -33,8 +33,8 @@ template <int rows> KVC_DEVICE void kvc_int16_store(kvc_int16_digits<rows> *to, 
     }
 }
 
-/* Loads the scales of block b and its weights. Each thread quantizes 32 weights. After the last output, that output is
- * repeated. */
+/* Loads the scales of block b and its weights. Each thread quantizes 32 weights. Outputs past the last one are copies
+ * of it. */
 KVC_DEVICE void kvc_int16_load_weights(kvc_int16_shared *tile, const float *scale, const kvc_u8 *w, kvc_u64 row_bytes,
                                        kvc_u32 type, kvc_u64 K, kvc_u64 row0, kvc_u64 rows, kvc_u64 n0, kvc_u64 count,
                                        kvc_u64 b) {
@@ -66,7 +66,7 @@ KVC_DEVICE void kvc_int16_load_weights(kvc_int16_shared *tile, const float *scal
             scale[(row0 + threadIdx.x < rows ? row0 + threadIdx.x : rows - 1) * KVC_INT16_BLOCKS_OF(K) + b];
 }
 
-/* Loads quants k .. k + 127 of the rows, as far as they exist. After the last row, that row is repeated. */
+/* Loads quants k .. k + 127 of the rows, as far as they exist. Rows past the last one are copies of it. */
 KVC_DEVICE void kvc_int16_load_rows(kvc_int16_shared *tile, const kvc_i16 *quant, kvc_u64 K, kvc_u64 row0, kvc_u64 rows,
                                     kvc_u64 k) {
     const kvc_u32 r = threadIdx.x / KVC_INT16_X_STEPS, l = threadIdx.x % KVC_INT16_X_STEPS;

@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(256)
     for (kvc_u64 b0 = 0; b0 < blocks; b0 += KVC_INT8_LANES) {
         const kvc_u32 here = blocks - b0 < KVC_INT8_LANES ? (kvc_u32)(blocks - b0) : KVC_INT8_LANES;
         __syncthreads();
-        /* after the last row or output, that row or output is repeated */
+        /* rows and outputs past the last one are copies of it */
         for (kvc_u32 j = id; j < KVC_INT8_M * 16; j += 256) {
             const kvc_u32 r = j / 16, l = j % 16 / 2, h = j % 2;
             const kvc_u64 at = (row0 + r < rows ? row0 + r : rows - 1) * blocks + b0 + l;

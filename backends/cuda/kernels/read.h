@@ -16,15 +16,15 @@ struct kvc_read {
     kvc_u32 *reads;                 /* for each row, the number of entries that it sees */
     kvc_u32 bytes, stride, per,
         unit; /* size of an entry in bytes; stride of entries in shared memory; entries per piece; bytes per copy */
-    kvc_u32 count, pieces, value_at; /* count: entries of the tile; pieces: pieces of its keys, and of its values;
-                                      * value_at: offset from a key to its value */
+    kvc_u32 count, pieces, value_at; /* count: entries of the tile; pieces: pieces of its keys (its values have as
+                                      * many); value_at: offset from a key to its value */
     kvc_u32 i0, here;                /* the block's first row; its number of rows */
     kvc_u32 heads, group, h, d, tile, tiles;
     bool full; /* true if every row sees every entry */
 };
 
-/* Some of the block's queries. Query n belongs to row n / group and head n % group. After the last query, query 0 is
- * repeated. */
+/* Some of the block's queries. Query n belongs to row n / group and head n % group. Queries past the last one are
+ * copies of query 0. */
 template <int Q> struct kvc_read_some { kvc_u32 q0, queries, row_of[Q], head_of[Q]; };
 
 /* Copies piece i. The pieces of keys come first, then the pieces of values. Entries without a key are skipped. */
@@ -148,7 +148,7 @@ KVC_DEVICE void kvc_read_weights(const struct kvc_read &t, const struct kvc_read
                 m = kvc_max(m, t.score[n][w * 32 + lane]);
         for (int w = 16; w > 0; w /= 2)
             m = kvc_max(m, __shfl_xor_sync(0xffffffffu, m, w));
-        m = __shfl_sync(0xffffffffu, m, 0); /* if a score is NaN, results may differ, so all use lane 0's */
+        m = __shfl_sync(0xffffffffu, m, 0); /* if a score is NaN, maxima may differ, so all use lane 0's */
         for (kvc_u32 w = 0; w < KVC_TILE / 32; w++)
             if (mask[w] >> lane & 1) {
                 float p = kvc_exp(t.score[n][w * 32 + lane] - m);

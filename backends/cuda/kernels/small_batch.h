@@ -1,6 +1,6 @@
 /* small_batch.h - linear layers for few rows: one pass over the weights for up to 8 rows. A block computes 32 outputs,
  * each with a team of four work-items. Weights are copied to shared memory in the file's layout, in vectors of 16
- * bytes. Shared memory has room for four stages. */
+ * bytes. A stage is the part of each weight row that is copied at a time. Shared memory has room for four stages. */
 
 template <kvc_u32 type>
 struct kvc_small_batch; /* values: number of values in a stage; bytes: size of a stage; stride: bytes from row to row in
@@ -84,8 +84,8 @@ KVC_DEVICE void kvc_small_batch_steps(struct kvc_lanes *sum, const kvc_u8 *at, c
     }
 }
 
-/* K is a multiple of 8, so the last values of a row fill whole work-items. x and rows of F32, F16 and BF16 are aligned
- * to 16 bytes. Grid: (outputs / 32, rows / R). */
+/* K is a multiple of 8, so each work-item has 8 or none of the last values of a row. x and rows of F32, F16 and BF16
+ * are aligned to 16 bytes. Grid: (outputs / 32, rows / R). */
 template <kvc_u32 type, int R>
 KVC_DEVICE void kvc_small_batch_rows(kvc_u8 *shared, float *y, const float *x, const kvc_u8 *w, kvc_u64 row_bytes,
                                      kvc_u64 K, kvc_u64 N, kvc_u64 first, kvc_u64 count, const float *bias,

@@ -70,8 +70,8 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
     return work;
 }
 
-/* Makes a score record (score_memo.h) for every segment whose only row sees all entries of its lists. Returns NULL if
- * there is no such segment. */
+/* Makes a score record (score_memo.h) for every segment that has a single row which sees all entries of its lists.
+ * Returns NULL if there is no such segment. */
 static struct score_memo *plan_memo(const struct attention_job *job) {
     const struct kvc_attention *call = job->call;
     const uint32_t *causal_offset = kvc_span_data(call->causal_offset);
@@ -142,7 +142,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
         for (size_t n = (size_t)job.plan[i].blocks * call->kv_heads; n > 0; n--)
             atomic_init(&job.unfinished[unit++], job.plan[i].splits);
     job.memo = plan_memo(&job);
-    /* if a thread has prefetched a head's entries in a select operation, the same thread reads that head */
+    /* a head goes to the thread that has prefetched its entries in a select operation, if there was one */
     stealing_run(cpu, threads_for(cpu, vectors), job.tasks, attention_task, &job);
 }
 

@@ -19,7 +19,7 @@ INLINE void group_to_q8(enum kvc_type type, unsigned char *to, const unsigned ch
 
 /* Rows of a tile to rewrite, and the rows that are read after them. */
 struct packed_rows {
-    /* then [then_count] are the rows that are read afterwards; NULL if unknown */
+    /* `then` [then_count]: the rows that are read afterwards; NULL if unknown */
     const unsigned char *const *rows, *const *then;
     uint32_t low, high, then_count;
     size_t bytes, then_bytes;

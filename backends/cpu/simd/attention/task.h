@@ -265,14 +265,14 @@ struct attention_run {
     const struct attention_job *job;
     struct attention_unit unit;
     struct attention_work work;
-    struct tile_results results; /* results of the unit's tiles; the first of them is that of tile `first` */
+    struct tile_results results; /* results of the unit's tiles, beginning with tile `first` */
     struct head_entries head;
     struct seen_range any; /* the entries that rows of the unit see */
     uint32_t queries, first, tiles, from, to;
     bool stored;        /* true if the kernels read the stored entries; otherwise each tile is rewritten first */
     enum kvc_type type; /* type of the entries that the kernels read */
     size_t row_bytes, value_offset, stride; /* stride: number of floats of a query's output */
-    /* where the scores are kept, from that of the unit's first query and the head's first entry on */
+    /* where the scores are kept; the first one is that of the unit's first query and the head's first entry */
     struct kept_scores keep;
 };
 
@@ -284,7 +284,7 @@ struct attention_tile {
     uint32_t next_rows, next_count; /* number of keys in `next`, and how many of them the kernels prefetch */
 };
 
-/* Opens a task. Returns false if memory runs out. */
+/* Prepares a task: its memory, its head, and its range of tiles. Returns false if memory runs out. */
 static bool open_run(struct attention_run *run, const struct attention_job *job, size_t task, unsigned thread) {
     const struct attention_unit unit = run->unit = unit_of(job, task);
     const struct kvc_lists *lists = unit.segment->lists;
@@ -342,7 +342,7 @@ static struct attention_tile next_tile(struct attention_run *run, uint32_t t, co
     return tile;
 }
 
-/* Writes the range that each query sees of a tile. */
+/* Writes the range of a tile's entries that each query sees. */
 static void query_ranges(struct attention_run *run, uint32_t t) {
     for (uint32_t i = 0; i < run->queries; i++)
         run->work.in[i] = seen_in_tile(run->work.seen[i / run->job->group], t * KVC_TILE);

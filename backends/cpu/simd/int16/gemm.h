@@ -32,7 +32,7 @@ INLINE __m256i high_digits(const __m256i quant[2]) {
     return _mm256_permute4x64_epi64(packed, _MM_SHUFFLE(3, 1, 2, 0));
 }
 
-/* Packs a block of `parts` parts of eight outputs. `type` is a constant. */
+/* Packs a block of each of eight outputs. The block has `parts` parts of 32 weights. `type` is a constant. */
 INLINE void wide_pack(const enum kvc_type type, kvc_u32 *to, const struct wide_place *at, int parts) {
     struct wide_weights u[8];
     __m256i x[8];
@@ -66,7 +66,7 @@ static void (*const wide_pack_of[WIDE_TABLE])(kvc_u32 *, const struct wide_place
 #define WIDE_PACK_BY_TYPE(NAME, name) [NAME] = wide_pack_##name,
     WIDE_TYPES(WIDE_PACK_BY_TYPE)};
 
-/* Packs panel `number`. After the call's last output, that output is repeated. */
+/* Packs panel `number`. Outputs past the call's last one are copies of it. */
 static void wide_pack_panel(const struct kvc_int8_call *call, size_t number, kvc_u32 *to) {
     const size_t groups = groups_of(call), bytes = (size_t)wide_bytes(call->type);
     for (size_t place = 0; place < TILE_OUTPUTS; place += 8) {

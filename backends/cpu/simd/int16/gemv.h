@@ -5,8 +5,8 @@
 #include "backends/cpu/simd/int16/weights.h"
 #include "backends/cpu/simd/int8/gemv.h"
 
-/* A block's sum, spread over eight elements. `wrapped` is the sum modulo 2^32. `high`, added over all elements, is at
- * most the sum divided by 2^14 and at most 32 below that. Together they determine the sum. */
+/* A block's sum, spread over eight elements. `wrapped` is the sum modulo 2^32. The elements of `high` add up to at most
+ * the sum divided by 2^14, and to at most 32 less than this. Together, `wrapped` and `high` determine the sum. */
 struct wide_sum {
     __m256i wrapped, high;
 };
@@ -52,7 +52,8 @@ INLINE void wide_block(const struct wide_weights *u, const struct kvc_int16_grou
     }
 }
 
-#define WIDE_STREAMS 4 /* outputs computed at a time: one stream of weights would reach half of the bandwidth */
+/* number of outputs computed at a time; one stream of weights would reach only half of the bandwidth */
+#define WIDE_STREAMS 4
 
 /* Computes R rows. The outputs are divided into WIDE_STREAMS ranges, and one output of each range is computed at a
  * time. The weights of a range are read in order, so the hardware prefetches them. R is a constant. */

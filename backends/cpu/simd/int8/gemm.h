@@ -25,8 +25,8 @@ INLINE void add_words(iv sum[TILE_ROWS][TILE_VECTORS], const kvc_u32 *code, cons
     }
 }
 
-/* Computes the integer sums of a piece of a block, which is the weights that share a scale. `start` has the initial
- * values of the rows' sums, or is NULL. */
+/* Computes the integer sums of a piece: the weights of a block that share a scale. `start` has the initial values of
+ * the rows' sums, or is NULL. */
 INLINE void piece_sums(iv total[TILE_ROWS][TILE_VECTORS], const kvc_u32 *start, const kvc_u32 *code, const kvc_u32 *x,
                        int rows, int words, int halves, int wide) {
     UNROLL

@@ -148,7 +148,7 @@ static void (*const pack_of[KVC_TYPES])(kvc_u32 *, const unsigned char *const *,
 #define PACK_BY_TYPE(a, NAME, name, ...) [KVC_##NAME] = pack_##name,
     KVC_BLOCK_TYPES(PACK_BY_TYPE, )};
 
-/* Packs panel `number`. After the call's last output, that output is repeated. */
+/* Packs panel `number`. Outputs past the call's last one are copies of it. */
 static void pack_panel(const struct kvc_int8_call *call, size_t number, kvc_u32 *to) {
     const size_t groups = groups_of(call);
     for (size_t place = 0; place < TILE_OUTPUTS; place += 8) {

@@ -10,9 +10,10 @@ struct ring_job {
     enum kvc_row_kind kind;
 };
 
-/* value[e] = sum over the group's heads, ascending from 0, of a value that depends on `kind`: the probability exp(s -
- * M) / L, or s, or 1 if the probability is below `least` and 0 otherwise. If `few` is not NULL, few[e] also receives
- * the number of probabilities below `least`. Rows of s are s_stride apart and reach to the end of the tile. */
+/* Sets value[e] to the sum over the group's heads, in ascending order, of a term that depends on `kind`: the
+ * probability exp(s - M) / L, or the score s, or 1 if the probability is below `least` and 0 otherwise. If `few` is not
+ * NULL, few[e] also receives the number of probabilities below `least`. Rows of s are s_stride apart and reach to the
+ * end of the tile. */
 static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group,
                          const float *maximum, const float *sum, enum kvc_row_kind kind, float least, float *value,
                          float *few) {

@@ -14,7 +14,7 @@
 #include "backends/cpu/simd/select/select_scores.h"
 #include "backends/cpu/simd/select/select_probabilities.h"
 
-/* Opens head h. `capacity` [blocks] is memory for the block pointers of its entries. */
+/* Finds the entries and units of head h. `capacity` [blocks] is memory for the block pointers of its entries. */
 static struct select_head open_choose(const struct select_job *job, const struct select_work *work, uint32_t h,
                                       const unsigned char **capacity) {
     const struct kvc_select_scores *call = job->call;

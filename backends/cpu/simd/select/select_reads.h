@@ -98,8 +98,8 @@ static void prefetch_next(struct select_prefetch *ahead) {
     }
 }
 
-/* The source of scores. The score of unit i (an entry or a page) is the sum over rows r, ascending from 0, of e[r *
- * stride + i] * factor[r]. */
+/* The source of scores. The score of unit i (an entry or a page) is the sum of e[r * stride + i] * factor[r] over all
+ * rows r in ascending order. */
 struct unit_scores {
     const float *e, *factor;
     size_t stride;

@@ -197,7 +197,7 @@ static void panel(const struct kvc_int8_call *call, size_t number, size_t first,
     const struct panel p = panel_at(call, scratch);
     const size_t n0 = number * TILE_OUTPUTS, groups = (call->K + 255) / 256, blocks = call->K / 32;
     const unsigned char *from[TILE_OUTPUTS];
-    for (size_t i = 0; i < TILE_OUTPUTS; i++) /* after the call's last output, that output is repeated */
+    for (size_t i = 0; i < TILE_OUTPUTS; i++) /* outputs past the call's last one are copies of it */
         from[i] = call->w + kvc_min_u64(n0 + i, call->N - 1) * call->row_bytes;
     for (size_t g = 0; g < groups; g++)
         gemm_by_type[call->type].pack(&p, from, g, (int)(kvc_min_u64(call->K - g * 256, 256) / 32));
