@@ -73,8 +73,8 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n);
 struct kvc_span kvc_measure_put(struct kvc_measure *m, const void *contents, size_t bytes);
 /* values of type uint32: first, first + step, ... */
 struct kvc_span kvc_measure_numbers(struct kvc_measure *m, size_t n, uint32_t first, uint32_t step);
-/* Returns the parameters of attention of the segment's rows over the `entries` entries of its list. The rows belong to
- * the last of these entries. */
+/* Returns the parameters of attention of the segment's rows over the `entries` entries of its list. The rows' own
+ * entries are the last of these. */
 struct kvc_attention kvc_measure_make_attention(struct kvc_measure *m, const struct kvc_segment *segment,
                                                 uint32_t heads, uint32_t entries);
 /* Returns the parameters of the attention probabilities of the queries of `a`, whose attention over `lists` has been

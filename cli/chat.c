@@ -11,7 +11,7 @@
 static volatile sig_atomic_t interrupted;
 
 static void on_interrupt(int number) {
-    if (++interrupted >= 3) { /* the first two had no effect, for example because the chat is reading a long prompt */
+    if (++interrupted >= 3) { /* the first two signals had no effect, for example while the chat reads a long prompt */
         cli_terminal_restore();
         signal(number, SIG_DFL);
         raise(number);

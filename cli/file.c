@@ -101,7 +101,7 @@ int cli_read_file(const struct cli_command *command, const char *path, char **te
 int cli_check_name(const struct cli_command *command, const char *option, const char *path) {
     if (path[0] == '\0')
         return cli_error(command, KVC_USAGE, "--%s: the name is empty; give a file name", option);
-    if (strcmp(path, "-") == 0) /* some formats write their header last, which needs a file */
+    if (strcmp(path, "-") == 0) /* some formats write their header last, which a pipe does not allow */
         return cli_error(command, KVC_USAGE, "--%s -: cannot go to standard output; give a file name", option);
     return KVC_OK;
 }

@@ -196,8 +196,9 @@ struct comparison {
     struct difference *first; /* [a->ranks]: first difference of each rank; member a is NULL if there is none */
 };
 
-/* Finds the line of `run` that corresponds to a line of the other run. If both runs have the same number of ranks, it
- * belongs to the same rank. Otherwise a rank may have computed another part of the output, which cannot be compared. */
+/* Finds the line of `run` that corresponds to a line of the other run. If both runs have the same number of ranks, that
+ * line belongs to the same rank. Otherwise a rank may have computed another part of the output, which cannot be
+ * compared. */
 static const struct line *find_line(const struct run *run, const struct line *line, bool same_ranks) {
     size_t low = 0, high = run->count;
     while (low < high) {

@@ -251,7 +251,7 @@ bool kvc_library(size_t i, struct kvc_library_info *info);
 
 /* ---- log: what the library chose, and why -------------------------------------------------------------------- */
 
-/** How much a line of the log matters. A log with a level contains the lines of that level and of those before it. */
+/** The severity of a line of the log. A log with a level contains the lines of that level and of those before it. */
 enum kvc_log_level {
     KVC_LOG_OFF,   /**< no lines */
     KVC_LOG_ERROR, /**< failures */

@@ -200,7 +200,7 @@ void kvc_cpu_arena_copy(struct kvc_device *device, struct kvc_arena *arena, uint
     }
 }
 
-/* Returns the address of a byte of a block. The `bytes` bytes from there on must be in one half of the block. */
+/* Returns the address of a byte of a block. The `bytes` bytes that begin there must be in one half of the block. */
 static unsigned char *place_in(const struct kvc_arena *arena, uint32_t name, size_t offset, size_t bytes) {
     const bool values = offset >= arena->key_bytes;
     KVC_ASSERT(offset + bytes <= (values ? block_bytes(arena) : arena->key_bytes));
@@ -223,7 +223,7 @@ void kvc_cpu_arena_return(struct kvc_device *device, struct kvc_arena *arena, ui
     arena_return((struct kvc_cpu *)device, arena, count, blocks);
 }
 
-/* Returns pages to the system: those that lie wholly within the keys (half 0) or the values (half 1) of a chunk's free
+/* Returns to the system the pages that lie wholly within the keys (half 0) or the values (half 1) of a chunk's free
  * blocks `from` .. `to` - 1. */
 static void return_pages(struct kvc_arena *arena, uint32_t from, uint32_t to, size_t half, size_t page) {
     const size_t offset = half_at(arena, half), bytes = half_bytes(arena, half);

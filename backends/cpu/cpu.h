@@ -49,8 +49,8 @@ struct kvc_cpu {
     enum kvc_cpu_path path;
     enum kvc_math math;
     struct kvc_threads *threads; /* NULL: the caller's thread only (ref) */
-    struct kvc_ops table;        /* operations of this instruction set, or ref's where it has none */
-    /* the linear operation before --math=fast replaced it; it still computes batches with few rows */
+    struct kvc_ops table;        /* operations of this instruction set; those that it lacks are ref's */
+    /* the operation `linear` that --math=fast has replaced; it still computes batches with few rows */
     void (*exact_linear)(struct kvc_device *, const struct kvc_linear *);
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);
@@ -60,7 +60,7 @@ struct kvc_cpu {
     struct kvc_stealing *stealing; /* one per thread */
     void *memo; /* the score memo of the SIMD code, kept between calls; from kvc_host_alloc, freed with the device */
     size_t memo_bytes;
-    void *noise; /* keyformer's noise table, allocated and freed like memo */
+    void *noise; /* keyformer's noise table, allocated and freed like `memo` */
     size_t noise_bytes;
     struct kvc_area_chunk *chunks; /* see areas.c */
     pthread_mutex_t lock;          /* protects device.memory, failure and failure_text */
@@ -124,8 +124,8 @@ void kvc_cpu_failed(struct kvc_cpu *cpu, enum kvc_status status, const char *for
     __attribute__((format(printf, 3, 4)))
 #endif
     ;
-/* Memory and lifetime functions of the table, the same for every instruction set (memory.c, arena.c; close and prepare
- * are in cpu.c). */
+/* Memory and lifetime functions of the table, the same for every instruction set (memory.c, arena.c; `close` and
+ * `prepare` are in cpu.c). */
 #define KVC_LIFETIME(result, name, arguments) result kvc_cpu_##name arguments;
 #define KVC_BYTES(result, name, arguments) result kvc_cpu_##name arguments;
 #include "core/base/ops.def"

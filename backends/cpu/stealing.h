@@ -13,7 +13,7 @@ struct kvc_stealing {
     _Alignas(64) _Atomic size_t taken;
 };
 
-/* Resets the counters. The caller of a job calls it before the job. */
+/* Resets the counters. Must be called before each job. */
 static inline void stealing_begin(struct kvc_cpu *cpu) {
     for (unsigned t = 0; t < kvc_threads_count(cpu->threads); t++)
         atomic_store(&cpu->stealing[t].taken, 0);

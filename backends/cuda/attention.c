@@ -1,5 +1,6 @@
 /* attention.c - attention with CUDA's own kernels (kernels/read.h): a block reads a tile of one KV head once for
- * several queries. A second launch merges the tiles in order. The shared kernels compute all other shapes. */
+ * several queries. A second launch merges the tiles in order. The kernels of backends/kernels compute all other shapes.
+ */
 #include "backends/cuda/cuda.h"
 
 #define KVC_READ_ROWS 16u /* maximum number of rows of a block */

@@ -54,8 +54,8 @@ void kvc_cuda_send(struct kvc_cuda *cuda); /* sends the recorded calls to the de
 
 /* ---- arenas.c ---- */
 
-/* Returns device memory with undefined contents from the arena of this kind, or NULL if there is none. Freed memory may
- * be reused, but only by work that is queued later. */
+/* Returns device memory with undefined contents from the arena of this kind, or NULL if memory runs out. Freed memory
+ * may be reused, but only by work that is queued later. */
 void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t bytes);
 void kvc_cuda_free_piece(struct kvc_cuda *cuda, void *memory);
 void kvc_cuda_arenas_close(struct kvc_cuda *cuda); /* frees all arenas */

@@ -1,4 +1,4 @@
-/* kernels.cu - the shared kernels, compiled for NVIDIA devices, and CUDA's own kernels. */
+/* kernels.cu - the kernels of backends/kernels, compiled for NVIDIA devices, and CUDA's own kernels. */
 #include "backends/kernels/shared.h"
 #include "core/base/canon.h"
 #include "core/base/delta.h"

@@ -4,8 +4,8 @@
 
 #include "backends/offload/offload.h"
 
-/* CUDA's own kernels, numbered after the shared ones. small_batch_* and small_int8_* follow the order of
- * enum kvc_type. */
+/* CUDA's own kernels, numbered after those of backends/kernels. small_batch_* and small_int8_* follow the order of enum
+ * kvc_type. */
 #define KVC_CUDA_FEW(apply, NAME, name, ...)                                                                           \
     apply(small_batch_##name##_1) apply(small_batch_##name##_4) apply(small_batch_##name##_8)
 #define KVC_CUDA_FEW_INT8(apply, NAME, name, ...)                                                                      \

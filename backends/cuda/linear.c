@@ -1,7 +1,7 @@
 /* linear.c - linear layers with CUDA's own kernels: kernels/small_batch.h computes few rows in one pass over the
  * weights, and kernels/gemm.h multiplies many packed rows by packed weights. For int8 there are kernels for few rows
  * (kernels/small_batch_int8.h) and for many rows (kernels/int8.h); for int16, only for many rows (kernels/int16.h). The
- * shared kernels compute all other shapes. */
+ * kernels of backends/kernels compute all other shapes. */
 #include "core/base/integers.h"
 #include "backends/cuda/cuda.h"
 #include "core/base/canon.h"

@@ -41,7 +41,7 @@
 
 /* Memory that a group shares. `keys` and `values` have the addresses of each entry's key and value (0: masked). For
  * each of the current heads, `score` has the scores of the entries, later exp(s - m), and `most` and `lanes` have the
- * 32 lanes of their maximum and sum. */
+ * 32 lanes of the maximum and of the sum of these. */
 struct kvc_tile {
     KVC_LOCAL kvc_bytes *keys, *values;        /* [KVC_TILE] */
     KVC_LOCAL float (*score)[KVC_TILE];        /* [KVC_HEADS] */

@@ -48,7 +48,8 @@ KVC_GROUP_KERNEL(entry_scores)
     }
 }
 
-/* Grid: (tiles x channels, heads). Writes each tile's sum of keys divided by their lengths to sums [H_kv, tiles, d]. */
+/* Grid: (tiles x channels, heads). For each tile, writes the sum of its keys, each divided by its length, to sums
+ * [H_kv, tiles, d]. */
 KVC_KERNEL(entry_directions)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, scores), kvc_u32 stride, KVC_SPAN(float, sums), kvc_u32 tiles) {
     kvc_u64 id = KVC_GLOBAL_ID();
@@ -162,7 +163,8 @@ KVC_KERNEL(lag_spread)
         head_size > 1 ? kvc_sqrt(kvc_div(lane[0], (float)(head_size - 1))) : 0.0f;
 }
 
-/* Grid: (partitions, heads). Replaces s of each key by the mean of the two softmaxes, of keys and of values. */
+/* Grid: (partitions, heads). Replaces s of each key by the mean of its two softmaxes, that over keys and that over
+ * values. */
 KVC_KERNEL(lag_raw)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 lag, kvc_u32 heads, KVC_SPAN(float, spread), kvc_u32 stride) {
     kvc_u64 p = KVC_GLOBAL_ID();

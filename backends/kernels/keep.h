@@ -1,5 +1,5 @@
-/* keep.h - from scores to entries: pooling, group sums, the selection that struct kvc_keep describes, and the division
- * of slots among heads. */
+/* keep.h - chooses entries by their scores: pooling, group sums, the selection that struct kvc_keep describes, and the
+ * division of slots among heads. */
 
 #if KVC_WORKERS == 1
 KVC_DEVICE float16 kvc_div16(float16 a, float b) {

@@ -234,8 +234,8 @@ KVC_DEVICE float kvc_less_products(float s, KVC_GLOBAL const float *a, KVC_GLOBA
     return s;
 }
 
-/* Grid: (KV heads). Replaces gram by its factor. Only the diagonal goes to separate memory, diagonal [H_kv, d], because
- * all rows of a column read its old value. */
+/* Grid: (KV heads). Replaces gram by its Cholesky factor. Only the diagonal goes to separate memory, diagonal [H_kv,
+ * d], because all rows of a column read its old value. */
 KVC_GROUP_KERNEL(leverage_factor)
 (KVC_SPAN(float, gram), KVC_SPAN(float, diagonal), kvc_u32 d, float ridge) {
     kvc_u32 h = KVC_GROUP_ID(0);

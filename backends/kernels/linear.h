@@ -1,6 +1,6 @@
 /* linear.h - y[i, n] = dot32(x[i, :], w[n, :]) + bias[n]. For few rows (gemv), a team computes an output. For many rows
  * (gemm), rows and weights are packed by lane, each lane is an ordinary matrix product, and the 32 products are added
- * in the order of the tree. */
+ * in the order of the tree (canon.h). */
 
 /* Grid for few rows: (outputs / (KVC_TEAMS * KVC_EACH), rows / KVC_SMALL_BATCH). KVC_SMALL_BATCH rows are computed in
  * one pass over the weights. */
@@ -8,8 +8,8 @@
 #define KVC_LINEAR_ARGUMENTS                                                                                           \
     KVC_SPAN(float, y), KVC_SPAN(const float, x), KVC_GLOBAL const kvc_u8 *w, kvc_u64 row_bytes, kvc_u64 K, kvc_u64 N, \
         kvc_u64 first, kvc_u64 count, KVC_SPAN(const float, bias), kvc_u32 rows
-/* sum[i] = the lanes of x[i, :] times one row of weights, for i < here. The other sums, up to `most`, repeat the first
- * row. */
+/* sum[i] = the lanes of x[i, :] times one row of weights, for i < here. The other sums, up to `most`, use the first row
+ * again. */
 KVC_DEVICE void kvc_sum_rows(kvc_u32 type, struct kvc_lanes *sum, int most, KVC_GLOBAL const float *x, kvc_u32 here,
                              KVC_GLOBAL const kvc_u8 *weight, kvc_u64 K) {
     const kvc_u32 worker = KVC_LOCAL_ID() % KVC_WORKERS, left = (kvc_u32)(K % 32);

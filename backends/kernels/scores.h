@@ -168,8 +168,8 @@ KVC_DEVICE struct kvc_group_value kvc_group_value_of(const struct kvc_score_view
     return sum;
 }
 
-/* Writes the score of an entry and its totals, for KVC_MOMENTS. `low` is where the totals [2, stride] of its query head
- * go. */
+/* Writes the score of an entry and its totals, for KVC_MOMENTS. `low` receives the totals [2, stride] of the entry's
+ * query head. */
 KVC_DEVICE void kvc_moments_put(const struct kvc_totals *sum, kvc_u32 index, kvc_u32 queries, kvc_u32 counts,
                                 float gamma, KVC_GLOBAL float *score, KVC_GLOBAL float *low, kvc_u32 stride) {
     const float variance = queries > 1 ? kvc_div(sum->variance, (float)(queries - 1)) : 0.0f;
@@ -315,8 +315,8 @@ KVC_DEVICE void kvc_noise_lanes(KVC_LOCAL struct kvc_noise_tile *tile, kvc_u32 c
     KVC_BARRIER();
 }
 
-/* Grid: (tiles, query heads, queries). Computes m and l of one tile of one query's noisy scores: [queries, H, tiles]
- * pairs. l is -1 if the query sees no entry of the tile. */
+/* Grid: (tiles, query heads, queries). Computes m and l of one tile of one query's noisy scores. They are stored as
+ * pairs [queries, H, tiles]. l is -1 if the query sees no entry of the tile. */
 KVC_GROUP_KERNEL(noise_tiles)(KVC_PROBABILITIES, KVC_GLOBAL float *tiles, kvc_u32 stride) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     KVC_SHARED struct kvc_noise_tile tile;

@@ -93,8 +93,8 @@ KVC_DEVICE float kvc_page_bound(const struct kvc_page_view *page, KVC_GLOBAL con
     return dot;
 }
 
-/* Return the sum over the chosen channels of the query times an entry of d channels, or times a page. `is_positive` is
- * NULL if a page has only one value for each channel. */
+/* Return the dot product, over the chosen channels, of the query and an entry of d channels, or of the query and a
+ * page. `is_positive` is NULL if a page has only one value for each channel. */
 KVC_DEVICE float kvc_entry_dot(kvc_u32 type, kvc_bytes key, kvc_u32 d, KVC_GLOBAL const float *query,
                                KVC_GLOBAL const kvc_u32 *channel, kvc_u32 dims) {
     float dot = 0.0f;
@@ -196,7 +196,8 @@ KVC_DEVICE kvc_u32 kvc_units_of(kvc_u32 places, kvc_u64 budget, kvc_u32 page_siz
     return places <= budget ? 0 : (kvc_u32)(((kvc_u64)places + page_size - 1) / page_size);
 }
 
-/* Grid: (query heads). Replaces `score` by exp(score - M). Writes share [H] = 1 / L, and rest [H] unless it is NULL. */
+/* Grid: (query heads). Replaces `score` by exp(score - M). Writes `share` [H] = 1 / L, and `rest` [H] unless it is
+ * NULL. */
 #define KVC_TILES_AT_ONCE (KVC_GROUP < 32 ? 1 : KVC_GROUP / 32)
 KVC_GROUP_KERNEL(select_softmax)
 (KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),

@@ -33,7 +33,7 @@
 #define KVC_SMALL_BATCH 4u
 #define KVC_EXPERT_ROWS_OF(workers) ((workers) == 1 ? 4u : 8u)
 #define KVC_INT8_ROWS 4u           /* number of rows that linear_int8 computes in one pass over the weights */
-#define KVC_INT8_FEW 8u            /* largest number of rows that are computed this way */
+#define KVC_INT8_FEW 8u            /* largest number of rows that the kernels for few rows compute */
 #define KVC_INT8_MANY 16u          /* number of rows in one pass if there are more than KVC_INT8_FEW, on CPUs */
 #define KVC_SMALL_INT8_OUTPUTS 16u /* number of outputs of a block, in CUDA's kernels for few rows */
 #define KVC_EACH_OF(workers) ((workers) == 1 ? 8u : 1u)

@@ -1,5 +1,5 @@
-/* keep.c - from scores to entries: pooling, group sums, the rules of struct kvc_keep, and the division of slots among
- * heads. */
+/* keep.c - chooses entries by their scores: pooling, group sums, the rules of struct kvc_keep, and the division of
+ * slots among heads. */
 #include "backends/offload/offload.h"
 
 #include "core/base/assert.h"

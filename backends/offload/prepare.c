@@ -25,7 +25,7 @@ static uint64_t of_lists(const struct kvc_step_shape *s) {
     words = kvc_max_u64(words, slots * (s->rotates ? d : 1));
     /* all rows of a ring buffer, tile by tile */
     words = kvc_max_u64(words, kv_heads * kvc_max_u64(1, s->lists->columns) * tiles * 2);
-    if (s->compares) /* entries.c; its strides are slots, rounded up to whole tiles */
+    if (s->compares) /* entries.c; its strides are the number of slots, rounded up to whole tiles */
         words = kvc_max_u64(words, kv_heads * (3 * (tiles + 1) * KVC_TILE + 2 + places * d));
     if (s->series) /* series.c; it has the same strides */
         words = kvc_max_u64(words, s->heads * ((tiles + 1) * KVC_TILE + 2) + kv_heads * places * (d / 2));

@@ -364,8 +364,8 @@ enum kvc_status kvc_stage_plan(struct kvc_stage *stage, uint32_t head, const uin
                                struct kvc_error *error);
 /** Evicts by the indices of kvc_stage_plan. */
 enum kvc_status kvc_stage_keep_planned(struct kvc_stage *stage, struct kvc_error *error);
-/** Counts how many of the `slots` highest scores over all heads belong to each head, without the last `tail` entries,
- * and copies the counts to the host: shares [kv_heads] (Ada-KV, arXiv:2407.11550). */
+/** Counts how many of the `slots` highest scores of all heads belong to each head, leaving out the last `tail` entries
+ * of each, and copies the counts to the host: shares [kv_heads] (Ada-KV, arXiv:2407.11550). */
 enum kvc_status kvc_stage_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t tail,
                                  uint64_t slots, uint32_t *shares, struct kvc_error *error);
 /** Restricts select methods to the entries that this rule keeps, and to entries appended later, until the next prompt.
@@ -564,7 +564,8 @@ struct kvc_policy_class {
     kvc_stage_fn *propagate; /**< KVC_STAGE_PROPAGATE */
     kvc_stage_fn *select;    /**< KVC_STAGE_SELECT; not needed with `sizes` */
     kvc_stage_fn *decode;    /**< KVC_STAGE_DECODE */
-    /** Returns the parameters of kvc_stage_select, if they depend only on held, after, entries and head_size. */
+    /** Returns the parameters of kvc_stage_select, if they depend only on the members `held`, `after`, `entries` and
+     * `head_size` of `info`. */
     struct kvc_select (*sizes)(const struct kvc_values *values, const struct kvc_stage_info *info);
     /** Called before each decode step, if the host alone decides what `decode` will keep: uploads the indices
      * (kvc_stage_plan), so that nothing is uploaded within the step. info->entries includes the coming entry; there are

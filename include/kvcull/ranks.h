@@ -32,7 +32,7 @@ bool kvc_ranks_started(void);
  * and with KVC_RESOURCE if this build has no MPI. If all ranks find the same error, only rank 0 has its text. If MPI
  * fails or a rank ends early, all processes end with one line and exit status 4. */
 enum kvc_status kvc_ranks_open(const char *how, const char *share, struct kvc_ranks **ranks, struct kvc_error *error);
-/** The timeout in seconds before kvc_ranks_timeout is called. */
+/** The timeout in seconds, unless kvc_ranks_timeout sets another one. */
 #define KVC_RANKS_TIMEOUT 60
 /** Sets how long another rank may be silent. After that time all processes end with one line that names the rank, and
  * exit status 4. 0: wait forever. A rank that computes is not silent; a stopped process (SIGSTOP) or an unreachable

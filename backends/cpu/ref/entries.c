@@ -16,8 +16,8 @@ static void load_key(const struct kvc_lists *lists, uint32_t h, uint32_t index, 
     KVC_REF(load_key)(lists, h, kvc_list_slot(lists, h, index), key);
 }
 
-/* Computes u [d], the sum of a head's keys divided by their lengths r [count]. Keys of length 0 are left out. tile [d]
- * and key [d] are scratch. */
+/* Computes u [d], the sum of a head's keys, each divided by its length in r [count]. Keys of length 0 are left out.
+ * tile [d] and key [d] are scratch. */
 static void add_directions(const struct kvc_lists *lists, uint32_t h, const float *r, float *u, float *tile,
                            float *key) {
     const uint32_t count = kvc_list_count(lists, h), d = lists->format.head_size;

@@ -1,4 +1,5 @@
-/* keep.c - from scores to entries: pooling, the rule of struct kvc_keep, and the division of slots among heads. */
+/* keep.c - chooses entries by their scores: pooling, the rule of struct kvc_keep, and the division of slots among
+ * heads. */
 #include <stdlib.h>
 
 #include "core/base/assert.h"

@@ -29,7 +29,7 @@ static inline void kvc_choose_experts(const float *x, uint32_t experts, uint32_t
             chosen[n++] = e;
 }
 
-/* Numbers the pairs: computes pair, row and first of kvc_route from its member `expert`. */
+/* Numbers the pairs: computes the members `pair`, `row` and `first` of kvc_route from its member `expert`. */
 static inline void kvc_number_pairs(const struct kvc_route *args) {
     const uint32_t *expert = kvc_span_data(args->expert), pairs = args->rows * args->used;
     uint32_t *pair = kvc_span_data(args->pair), *row = kvc_span_data(args->row), *first = kvc_span_data(args->first);

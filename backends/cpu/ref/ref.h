@@ -75,7 +75,7 @@ struct kvc_ref_query {
     kvc_i32 *quant; /* [d], or NULL if the query is multiplied as floats */
     float *scale;   /* [groups of d]: the scales of quant */
 };
-/* Returns the number of floats of the memory that KVC_REF(open_query) needs for a query. */
+/* Returns how many floats of memory KVC_REF(open_query) needs for a query. */
 static inline size_t kvc_ref_query_floats(size_t d) { return d + (d + KVC_Q8_GROUP - 1) / KVC_Q8_GROUP; }
 /* Prepares the query q [d] for dot_key. If the entries are multiplied as integers, quantizes q to `memory`. */
 struct kvc_ref_query KVC_REF(open_query)(struct kvc_scoring scoring, const struct kvc_entry_format *format,

@@ -11,7 +11,7 @@ struct scored {
     const struct kvc_select_scores *call;
     struct kvc_view view;
     const float *q;              /* [G, d] */
-    uint32_t group, d, h, units; /* number of entries, or of pages */
+    uint32_t group, d, h, units; /* units: number of entries, or of pages */
     uint32_t *channel;           /* [dims], ascending */
     bool *positive;              /* [dims] */
     float *key;                  /* [d] */
@@ -129,7 +129,7 @@ static void softmax(const struct scored *s, uint32_t g) {
         s->score[i] = seen(s, i) ? s->score[i] * share : 0.0f;
 }
 
-/* Returns how many of a page's minima and maxima its bound reads: for each channel the minimum, the maximum or both. */
+/* Returns how many minima and maxima the bound of a page reads: for each channel the minimum, the maximum or both. */
 static uint32_t sides_of(const struct scored *s) {
     uint32_t sides = 0;
     for (uint32_t c = 0; c < s->d; c++) {

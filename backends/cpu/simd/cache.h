@@ -296,7 +296,7 @@ static void drop(struct kvc_device *device, const struct kvc_drop *args) {
 
 /* Returns the number of consecutive indices at the start of indices [n]. */
 static uint32_t run_length(const uint32_t *indices, uint32_t n) {
-    uint32_t good = 1, step = 1; /* indices ascend, so if the last index of a range is consecutive, all are */
+    uint32_t good = 1, step = 1; /* indices ascend, so n of them are consecutive if last - first == n - 1 */
     if (indices[n - 1] - indices[0] == n - 1)
         return n;
     while (good + step <= n && indices[good + step - 1] - indices[0] == good + step - 1) {

@@ -1,4 +1,4 @@
-/* keep.h - template: from scores to entries: pool, group_scores, keep and shares. */
+/* keep.h - template: chooses entries by their scores: pool, group_scores, keep and shares. */
 #ifndef KVC_SIMD_KEEP_H
 #define KVC_SIMD_KEEP_H
 

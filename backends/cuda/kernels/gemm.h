@@ -1,6 +1,6 @@
 /* gemm.h - linear layers for many rows: rows and weights are packed by lane, and each lane is a matrix product through
- * shared memory. The sums of lanes are added in the order of the tree: lanes are computed in bit-reversed order, and
- * unfinished sums are stored on a stack with five levels. */
+ * shared memory. The sums of lanes are added in the order of the tree (canon.h): lanes are computed in bit-reversed
+ * order, and unfinished sums are stored on a stack with five levels. */
 
 /* Packed layout: blocks of B rows, [block][lane][step][row in block], steps = ceil(K / 32). A work-item packs 32
  * neighbouring values of one row. Neighbouring work-items have neighbouring rows, so that their stores are contiguous.

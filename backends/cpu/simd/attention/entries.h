@@ -46,7 +46,7 @@ INLINE vf exp_not_above_zero(vf x) {
 }
 
 /* Replaces x [vectors] by exp(x - most). No x may be above `most`. If `lane` is not NULL, also adds vector i of the
- * result, times *places unless `places` is NULL, to lane[i % LANE_VECTORS], in ascending order of i. */
+ * result (multiplied by *places unless `places` is NULL) to lane[i % LANE_VECTORS], in ascending order of i. */
 INLINE void exps_interleaved(float *x, unsigned vectors, float most, const vf *places, vf *lane) {
     UNROLL
     for (unsigned i = 0; i < vectors; i += 4) {

@@ -255,8 +255,8 @@ MIX_BLOCK(mix_third_half, MIX_QUERIES / 3, 1)
 MIX_BLOCK(mix_one, 1, MIX_VECTORS)
 MIX_BLOCK(mix_one_half, 1, 1)
 
-/* Computes all channels of the outputs of `queries` queries (MIX_QUERIES, a third of that, or 1) over entries low ..
- * high - 1. */
+/* Computes all channels of the outputs of `queries` queries (MIX_QUERIES, a third of MIX_QUERIES, or 1) over entries
+ * low .. high - 1. */
 static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low, uint32_t high, const float *p,
                         bool fresh, float *o, size_t o_stride) {
     for (size_t c = 0; c < o_stride; c += MIX_CHANNELS, v += (size_t)KVC_TILE * MIX_CHANNELS) {
@@ -353,7 +353,8 @@ INLINE void gemm_prefetch(const struct gemm_ahead *ahead, uint32_t from, uint32_
 /* Turns the scores s [count, KVC_TILE] of `count` queries into p = exp(s - m), where m [count] has each query's maximum
  * score. Writes m, and the sums l [count] of p. */
 static void gemm_softmax(float *s, const struct seen_range *in, uint32_t count, float *m, float *l) {
-    for (uint32_t i = 0; i < count; i++) /* all maxima first, so that no query's exponentials wait for its maximum */
+    /* computes all maxima first, so that no query's exponentials wait for its maximum */
+    for (uint32_t i = 0; i < count; i++)
         m[i] = in[i].low < in[i].high ? tile_most(s + (size_t)i * KVC_TILE, in[i].low, in[i].high) : -kvc_infinity();
     for (uint32_t i = 0; i < count; i++)
         l[i] = in[i].low < in[i].high ? softmax_from(s + (size_t)i * KVC_TILE, in[i].low, in[i].high, &m[i]) : 0.0f;

@@ -79,7 +79,7 @@ INLINE void exps_polynomial(unsigned n, const vf *r, const vi *exponent, float *
 }
 
 /* Replaces x [n] by exp(x - most). Unlike exps_polynomial, handles scores that are infinite or far below the maximum.
- * Returns false if one is NaN. */
+ * Returns false if a score is NaN. */
 static NEVER_INLINE bool exps_special(float *x, uint32_t n, float most) {
     vm nan = vf_is_nan(vf_load(x));
     for (uint32_t i = LANES; i < n; i += LANES)
@@ -90,7 +90,7 @@ static NEVER_INLINE bool exps_special(float *x, uint32_t n, float most) {
     return true;
 }
 
-/* Replaces n vectors x by exp(x - most). Returns false if one is NaN. */
+/* Replaces n vectors x by exp(x - most). Returns false if a score is NaN. */
 INLINE bool exps_of_scores(unsigned n, float *x, float most) {
     vf r[EXPS_AT_ONCE];
     vi exponent[EXPS_AT_ONCE];

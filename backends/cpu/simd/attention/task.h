@@ -87,8 +87,8 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
 }
 
 /* Returns the largest distance in bytes between two listed rows at which prefetch_listed also prefetches the bytes
- * between them. It is three rows if the read list is dense and its rows are long, because sequential reads are faster.
- * Otherwise it is one row or, if all entries are read, 0. */
+ * between them. This distance is three rows if the read list is dense and its rows are long, because sequential reads
+ * are faster. Otherwise it is one row or, if all entries are read, 0. */
 static size_t fill_bytes(const struct head_entries *head) {
     const bool dense = (uint64_t)head->places * 8 >= head->count && head->key_bytes >= 256;
     return head->index ? (dense ? 3 : 1) * head->key_bytes : 0;

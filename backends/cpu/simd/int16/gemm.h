@@ -1,10 +1,10 @@
 /* gemm.h - template: linear layers in 15 bits for many rows. The weights of TILE_OUTPUTS outputs are packed into a
  * panel, and a tile of rows is multiplied by it block by block.
  *
- * A block of a panel consists of groups of TILE_OUTPUTS words: first the quants, two per word, then, with VNNI, the
- * high digits plus 128, four per word, and last the scales. A block of a tile has the same groups with TILE_ROWS words
- * each. Its high digits are signed, and with VNNI a last group holds -128 times the sum of the high digits. Blocks have
- * room for 256 quants.
+ * A block of a panel consists of groups of TILE_OUTPUTS words: the quants, two per word; with VNNI, the high digits
+ * plus 128, four per word; and the scales. A block of a tile has the same groups with TILE_ROWS words each. Its high
+ * digits are signed, and with VNNI a last group holds -128 times the sum of the high digits. Blocks have room for 256
+ * quants.
  *
  * A sum of products in 32 bits wraps around. A second sum recovers the upper bits. Without VNNI, the second sum adds
  * sums of eight products, each shifted right by 14 bits. With VNNI, it adds the products of the high digits

@@ -5,8 +5,8 @@
 #include "backends/cpu/simd/int16/weights.h"
 #include "backends/cpu/simd/int8/gemv.h"
 
-/* A block's sum, spread over eight elements. `wrapped` is the sum modulo 2^32. The elements of `high` add up to at most
- * the sum divided by 2^14, and to at most 32 less than this. Together, `wrapped` and `high` determine the sum. */
+/* A block's sum, spread over eight elements. `wrapped` is the sum modulo 2^32. The elements of `high` add up to the sum
+ * divided by 2^14, or to a number that is lower by at most 32. Together, `wrapped` and `high` determine the sum. */
 struct wide_sum {
     __m256i wrapped, high;
 };

@@ -55,7 +55,7 @@ INLINE float wide_block(const enum kvc_type type, kvc_i16 *quant, const unsigned
     return kvc_int16_scale(top);
 }
 
-/* Returns the sum of the first 32 * parts products. Four sums of eight products each fit in 32 bits. */
+/* Returns the sum of the first 32 * parts products. Each element of `sum` adds eight products, which fit in 32 bits. */
 INLINE kvc_i64 wide_dot(const kvc_i16 *w, const kvc_i16 *x, size_t parts) {
     int64x2_t total = vdupq_n_s64(0);
     for (size_t b = 0; b < parts; b++, w += 32, x += 32) {

@@ -90,8 +90,8 @@ INLINE void tile_lane(fv f[TILE_ROWS][TILE_VECTORS], const kvc_u32 *x, const kvc
     }
 }
 
-/* Multiplies `rows` rows by the panel. Computes the lanes one after another, then adds them in the order of the
- * tree. */
+/* Multiplies `rows` rows by the panel. Computes the lanes one after another, then adds them in the order of the tree
+ * (canon.h). */
 INLINE void tile(const struct kvc_int8_call *call, const kvc_u32 *w, size_t row, size_t n0, int rows, int kind) {
     fv lanes[KVC_INT8_LANES][TILE_ROWS][TILE_VECTORS];
     const size_t groups = groups_of(call), blocks = call->K / 32;

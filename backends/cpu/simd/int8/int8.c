@@ -134,7 +134,7 @@ static void prepare_task(void *argument, size_t task, unsigned thread) {
     job->kernels->prepare(&job->call, job->tiles * task / job->parts, job->tiles * (task + 1) / job->parts);
 }
 
-/* Computes several panels one after another, each of which can prefetch the weights of the next one, or a part of the
+/* Computes either several panels one after another, so that each can prefetch the weights of the next, or a part of the
  * rows of one panel. */
 static void panel_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;

@@ -6,10 +6,10 @@
  * bits and never overflow.
  *
  * Without VNNI (PAIRS), two products are added in 16 bits with saturation, and these pairs are summed modulo 2^16. So a
- * pair must not saturate, and a complete sum, with its start, must fit in 16 bits. An element sums half of a piece's
- * products or, for types with a minimum and five bits, a quarter of them (HALVES). The assertions below check these
- * bounds. Eight-bit quants would exceed them, so they are multiplied as 16-bit integers, and pairs are added in 32 bits
- * (WIDE). */
+ * pair must not saturate, and a complete sum, with its start, must fit in 16 bits. An element of a vector sums half of
+ * a piece's products or, for types with a minimum and five bits, a quarter of them (HALVES). The assertions below check
+ * these bounds. Eight-bit quants would exceed them, so they are multiplied as 16-bit integers, and pairs are added in
+ * 32 bits (WIDE). */
 #ifndef KVC_SIMD_INT8_PREPARE_H
 #define KVC_SIMD_INT8_PREPARE_H
 

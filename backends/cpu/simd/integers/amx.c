@@ -1,7 +1,7 @@
 /* amx.c - attention over Q8_0 entries in integer arithmetic, with the tile registers of AMX. AMX multiplies signed
  * bytes. A tile register holds the scores of 16 queries and 16 entries, or the outputs of 16 queries and 16 channels.
- * The kernels of avx512vnni.c compute up to most_few queries. Both files pack values in the same layout. The layouts of
- * keys differ only in the offset of 128. */
+ * The kernels of avx512vnni.c compute calls with up to most_few queries. Both files pack values in the same layout. The
+ * layouts of keys differ only in the offset of 128. */
 #define KEY_BITS 0
 #include "backends/cpu/simd/int8/tiles.h"
 #include "backends/cpu/simd/integers/weights_512.h"

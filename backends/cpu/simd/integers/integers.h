@@ -51,7 +51,7 @@ struct kvc_integer_queries {
 struct kvc_integer_kernels {
     void (*pack_keys)(const struct kvc_integer_entries *from, struct kvc_integer_tile *tile);
     void (*pack_values)(const struct kvc_integer_entries *from, struct kvc_integer_tile *tile);
-    /* Writes `scale` times the dot products of queries first .. first + count - 1 with the entries `range` of the tile
+    /* Writes `scale` times the dot products of queries first .. first + count - 1 with the entries in the tile's range
      * to s [count, KVC_TILE]. Other elements of these rows are undefined afterwards. */
     void (*scores)(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries, uint32_t first,
                    uint32_t count, struct seen_range range, float scale, float *s);

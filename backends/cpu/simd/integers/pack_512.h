@@ -27,7 +27,7 @@
 INLINE uint32_t block_start(uint32_t e) { return e / BLOCK * BLOCK; }
 INLINE uint32_t block_end(uint32_t e) { return (e + BLOCK - 1) / BLOCK * BLOCK; }
 
-/* Returns the index of the tile's quad `quad` among the packed quads. */
+/* Returns the index at which quad number `quad` of the tile is packed. */
 INLINE uint32_t value_quad(uint32_t quad) { return quad / 16 * 16 + quad % 4 * 4 + quad % 16 / 4; }
 
 /* Finds the rows of entries first .. first + n - 1. For an entry outside the tile's range, finds the row of the nearest

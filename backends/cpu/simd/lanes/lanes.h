@@ -26,7 +26,7 @@
 #define LANES_NAME_OF(name, path) LANES_NAME_JOINED(name, path)
 #define LANES_NAME_JOINED(name, path) name##path
 
-#define LANE_VECTORS (KVC_LANES / LANES) /* vectors that hold the 32 lanes of a sum */
+#define LANE_VECTORS (KVC_LANES / LANES) /* number of vectors that hold the 32 lanes of a sum */
 
 /* Computes the first steps of the tree over 32 lanes, lane[i] += lane[i + w], until one vector is left. Returns it. */
 INLINE vf fold_lanes(const vf lane[LANE_VECTORS]) {

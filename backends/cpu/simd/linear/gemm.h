@@ -5,7 +5,7 @@
 
 #include "backends/cpu/simd/linear/pack.h"
 
-#define TREE_LEVELS 5 /* levels of the tree over 32 lanes */
+#define TREE_LEVELS 5 /* number of levels of the tree over 32 lanes */
 
 /* A run multiplies consecutive tiles of rows, all of the same height, by one panel. It computes the lanes of one round:
  * consecutive lanes whose packed weights fit in L2 together. */

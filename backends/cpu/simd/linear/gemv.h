@@ -13,7 +13,7 @@
 enum gemv_order {
     GEMV_IN_ORDER,  /* part after part */
     GEMV_PIPELINED, /* as in gemv_pipelined.h, for AVX-512 */
-    GEMV_SHIFTED,   /* as GEMV_PIPELINED, with the lanes of order_shifted */
+    GEMV_SHIFTED,   /* as GEMV_PIPELINED, with the lanes in the order of order_shifted */
 };
 INLINE enum gemv_order gemv_order(const enum kvc_type type) {
     if (LANES != 16)

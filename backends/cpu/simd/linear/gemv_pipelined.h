@@ -161,8 +161,8 @@ INLINE void pipeline_weigh(const enum kvc_type type, struct in_flight *f, const 
         look_up(f);
 }
 
-/* Returns true if the scales of the next group are prepared during a group. Q8_0 keeps all ports busy, so preparing the
- * scales afterwards is faster. */
+/* Returns true if the scales of the next group are prepared while a group is multiplied. Q8_0 keeps all ports busy, so
+ * preparing the scales afterwards is faster. */
 INLINE bool prepared_early(const enum kvc_type type) { return type != KVC_Q8_0; }
 
 /* Adds the products of a group of each output to acc. Meanwhile, one output at a time, prepares the scales of the next

@@ -39,7 +39,7 @@ static size_t outer_levels(size_t together) {
 }
 
 #define TILE_PREFETCH 64 /* distance of prefetches in steps; packed rows come from L3 or from main memory */
-#define ROW_BLOCK 48     /* tiles of rows that share a panel at a time, so that their partial sums stay in the cache */
+#define ROW_BLOCK 48     /* number of row tiles that share a panel at a time; their partial sums stay in the cache */
 
 /* Loads and transposes a square of LANES x LANES values. */
 INLINE void transposed(vf *r, const float *const *from, size_t at) {

@@ -105,7 +105,7 @@ INLINE void prepare_halves(float *scale, const unsigned char *g, int parts, size
     for (int p = 0; p < parts; p++)
         scale[p] = half_load(g + (size_t)p * stride);
 }
-/* For types with a minimum as well as a scale: scale, minimum, scale, minimum, ... */
+/* The order of `scale` in types with minimums: scale, minimum, scale, minimum, ... */
 #define PART_SCALE(p) (2 * (p))
 #define PART_MIN(p) (2 * (p) + 1)
 INLINE void prepare_pairs(struct scales *s, const unsigned char *g, int parts, size_t stride) {

@@ -57,7 +57,7 @@ static size_t lay_out_entry(const struct entry_scores_job *job, struct entry_wor
     return at.used;
 }
 
-/* Computes u, the sum of a head's keys divided by their lengths r. */
+/* Computes u, the sum of a head's keys, each divided by its length in r. */
 static void add_directions(enum kvc_type type, const struct head_entries *head, const float *r, size_t d,
                            struct entry_work *work) {
     memset(work->u, 0, padded_size(d) * sizeof *work->u);

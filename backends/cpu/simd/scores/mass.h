@@ -63,8 +63,8 @@ static float *mass_sums(const struct probabilities_tile *tile, uint32_t i) {
     return mass_direct(tile) ? mass_target(tile, i) + tile->first : tile->own + (size_t)i * KVC_TILE;
 }
 
-/* In a decode step, prefetches part i of n of a head's slots. They were last used one step ago, so they have left the
- * cache. If indices are scattered over the slots, the hardware does not prefetch them. */
+/* In a decode step, prefetches a part of a head's slots: part i of n parts. The slots were last used one step ago, so
+ * they have left the cache. If indices are scattered over the slots, the hardware does not prefetch them. */
 static void prefetch_slots(const struct probabilities_tile *tile, uint32_t i, uint32_t n) {
     const struct mass_job *mass = mass_of(tile);
     const struct kvc_lists *lists = tile->job->rows->lists;
@@ -132,8 +132,8 @@ static void make_noise(const struct probabilities_tile *tile) {
     }
 }
 
-/* Where the results for the noisy scores of one query and group go: maxima and sums [tiles, G], in rows `apart` floats
- * apart, and the scores themselves [G, tiles * KVC_TILE] if they are kept. */
+/* The destination of the results for the noisy scores of one query and group: maxima and sums [tiles, G], whose rows
+ * are `apart` floats apart, and, if they are kept, the scores themselves [G, tiles * KVC_TILE]. */
 struct noisy_capacity {
     float *maximum, *sum, *kept;
     size_t apart;

@@ -60,7 +60,7 @@ static float *noise_of(struct kvc_cpu *cpu, const struct kvc_lists *lists, uint3
             table = grow_noise(cpu, 2 * had + 2 * floats);
         if (!table)
             return NULL;
-        /* Discards all noise, because some of its lists may no longer exist. It is computed again when needed. */
+        /* Discards all noise, because some of the lists may no longer exist. It is computed again when needed. */
         memset(table->values, 0, table->used * sizeof(float));
         table->used = table->records = table->missed = 0;
     }

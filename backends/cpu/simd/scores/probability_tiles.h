@@ -34,8 +34,8 @@ struct probabilities_job {
     void (*start)(const struct probabilities_tile *, uint32_t low, uint32_t high);
     void (*begin)(const struct probabilities_tile *); /* called at the start of each tile; may be NULL */
     /* Called for each tile and query, in ascending order of queries. The query sees the entries `seen` of the list and
-     * the entries `in` of the tile. s has the scores of its heads, in rows s_stride apart. A row is readable to the end
-     * of the tile; scores outside of `in` are undefined. */
+     * the entries `in` of the tile. s has the scores of the query's heads, in rows s_stride apart. A row is readable to
+     * the end of the tile; scores outside of `in` are undefined. */
     void (*take)(const struct probabilities_tile *, uint32_t query, struct seen_range seen, struct seen_range in,
                  const float *s, size_t s_stride);
     void (*finish)(const struct probabilities_tile *); /* called at the end of each tile; may be NULL */

@@ -36,7 +36,7 @@ static void transpose_rows(const float *rows, size_t padded, uint32_t n, const b
 }
 
 /* One channel: its values `high`, and q of DOT_HEADS heads. For bounds of pages, `high` has the maxima, and `low` has
- * the minima, which negative q are multiplied by. */
+ * the minima, by which negative values of q are multiplied. */
 struct dot_channel {
     const unsigned char *high, *low;
     float q[DOT_HEADS];

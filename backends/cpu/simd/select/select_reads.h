@@ -62,9 +62,9 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     return threshold_between(rest, n, top, low, high);
 }
 
-/* Data that a thread prefetches while it computes without reading memory: the entries chosen for its previous head,
- * from number `next` on, and bytes `at` .. `end` - 1 of each of the `dims` channels of its next head, one piece of each
- * channel in turn. */
+/* Data that a thread prefetches while it computes without reading memory. It prefetches the entries chosen for its
+ * previous head, from number `next` on. It also prefetches bytes `at` .. `end` - 1 of each of the `dims` channels of
+ * its next head, one piece of each channel in turn. */
 struct select_prefetch {
     struct head_entries chosen;
     uint32_t next, dims, channel;
@@ -159,7 +159,7 @@ INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, 
     return count;
 }
 
-/* Finds candidates that include the best top + more of n units. If n is large, a sample of the units first gives a
+/* Finds candidates that include the best `top` + `more` of n units. If n is large, a sample of the units first gives a
  * lower and an upper bound for the key of the last of the best `top` units. */
 static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32_t top, uint32_t more,
                             struct candidates *to) {
@@ -199,9 +199,9 @@ static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32
         to->high = INT32_MAX;
 }
 
-/* Writes the entries of the `top` best candidates, ascending. Each unit has `page` entries. Among candidates whose key
- * is `bound`, the lowest units are taken, and the last of them leaves out its last `cut` entries. Overwrites the
- * candidates. */
+/* Writes the entries of the `top` best candidates, ascending. Each unit has `page` entries. Of the candidates whose key
+ * is `bound`, those with the lowest units are taken, and the last of these leaves out its last `cut` entries.
+ * Overwrites the candidates. */
 static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32_t page, uint32_t places, uint32_t cut,
                              int32_t bound, uint32_t *next) {
     uint32_t equal = top - count_above(from->key, from->count, bound), chosen = 0, last = UINT32_MAX;
@@ -273,7 +273,7 @@ static uint32_t *select_places(const struct kvc_select_reads *call, const struct
     return count_up(next, places - local, local);
 }
 
-/* Returns the sum of a query head's probabilities over the `count` indices that are read, times factor, as a 32-lane
+/* Returns the sum of a query head's probabilities over the `count` indices that are read, times `factor`, as a 32-lane
  * sum. */
 static float probability_of_reads(const uint32_t *index, uint32_t count, const float *probability, float factor,
                                   struct select_prefetch *ahead) {

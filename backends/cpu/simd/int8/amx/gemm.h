@@ -12,12 +12,12 @@
 
 #define SIDE 16 /* number of rows, and of outputs, of a square */
 #define SQUARE (SIDE * SIDE)
-#define SQUARES 4      /* a tile of rows times a panel is two by two squares */
-#define GROUP_BLOCKS 4 /* blocks that are multiplied before their sums are added */
+#define SQUARES 4      /* the product of a tile of rows and a panel has two by two squares */
+#define GROUP_BLOCKS 4 /* number of blocks that are multiplied before their sums are added */
 #define WAITING 3      /* largest number of waiting sums: sums of lanes that finish_lane stores until it adds them */
 _Static_assert(TILE_ROWS == 2 * SIDE && TILE_OUTPUTS == 2 * SIDE, "the tiles below are those of two by two squares");
 
-/* A thread's scratch memory. It follows the thread's panel. */
+/* A thread's scratch memory. It follows the thread's panel in memory. */
 struct area {
     kvc_i32 sum[SQUARES][GROUP_BLOCKS][SQUARE];
     float lane[SQUARES][SQUARE]; /* the lane that is being computed */
@@ -37,7 +37,7 @@ struct group {
     const kvc_u32 *x, *w; /* the group's first block in the tile of rows, and in the panel */
     size_t blocks;
     size_t turn;       /* number of lanes that were computed before the group's lane */
-    bool starts, ends; /* true if the group is the first of its lane, or the last */
+    bool starts, ends; /* starts: the group is the first of its lane; ends: it is the last */
 };
 
 #define W_BLOCK(kind) ((size_t)(PANEL_WORDS(kind) * TILE_OUTPUTS)) /* number of words of a panel's block */

@@ -8,7 +8,7 @@
  *
  * Weights are the left operand of a tile product. Its lines have the same layout as rows of weights, so a panel needs
  * no transposition. All squares of a block are computed before the next block, so that a block of a panel stays in L1
- * for all rows of a tile. */
+ * for all rows of a row tile. */
 #ifndef KVC_SIMD_INT8_AMX_INT16_H
 #define KVC_SIMD_INT8_AMX_INT16_H
 
@@ -23,13 +23,13 @@
 #define WIDE_TILE_ROWS 64
 #define WIDE_TILES 8     /* number of row tiles that are multiplied by a piece of a panel */
 #define WIDE_OUTPUTS 128 /* number of outputs of a panel */
-#define WIDE_TOGETHER 32 /* outputs that are computed for all rows of a row tile before the next outputs */
+#define WIDE_TOGETHER 32 /* number of outputs that are computed for all rows of a row tile before the next ones */
 #define WIDE_PIECE 8     /* number of blocks of a piece */
 #define WIDE_SQUARE ((size_t)STEPS * DIGITS * SQUARE) /* number of words of a block for 16 rows or 16 outputs */
 #define WIDE_X_BLOCK (WIDE_TILE_ROWS / SIDE * WIDE_SQUARE + WIDE_TILE_ROWS)
 #define WIDE_W_BLOCK (WIDE_OUTPUTS / SIDE * WIDE_SQUARE + WIDE_OUTPUTS)
 
-/* A thread's scratch memory. It follows the thread's piece of a panel. */
+/* A thread's scratch memory. It follows the thread's piece of a panel in memory. */
 struct wide_area {
     kvc_i32 sum[2][PRODUCTS][SQUARE];                    /* sums of the current square and of the previous one */
     float to[WIDE_TILES][WIDE_OUTPUTS * WIDE_TILE_ROWS]; /* the outputs of each tile, one output after another */

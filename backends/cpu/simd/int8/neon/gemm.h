@@ -12,8 +12,8 @@
 #define TILE_UNITS ((TILE_ROWS + UNIT_ROWS - 1) / UNIT_ROWS)
 #define TILE_VECTORS (TILE_OUTPUTS / UNIT_OUTPUTS)
 
-/* A packed panel. A piece is the 16 or 32 weights that share a scale. `code` is [K / 16][TILE_OUTPUTS][16]. Within it,
- * the codes of each group of UNIT_OUTPUTS outputs are stored in the layout that pack_codes writes. */
+/* A packed panel. A piece is the 16 or 32 weights that share a scale. `code` is [K / 16][TILE_OUTPUTS][16]. In this
+ * array, the codes of each group of UNIT_OUTPUTS outputs are stored in the layout that pack_codes writes. */
 struct panel {
     kvc_i8 *code;
     float *scale, *minimum; /* [K / piece][TILE_OUTPUTS] */
@@ -111,8 +111,8 @@ INLINE void add_piece(float32x4_t (*f)[TILE_VECTORS], const struct sums (*sum)[T
     }
 }
 
-/* Multiplies the rows by the panel. Computes the lanes one after another, then adds them in the order of the tree.
- * `pieces` is the number of pieces per block. */
+/* Multiplies the rows by the panel. Computes the lanes one after another, then adds them in the order of the tree
+ * (canon.h). `pieces` is the number of pieces per block. */
 INLINE void tile(const struct kvc_int8_call *call, const struct panel *p, const struct tile_rows *x, float *y,
                  int units, int pieces, int has_minimum) {
     float32x4_t lanes[KVC_INT8_LANES][TILE_UNITS][TILE_VECTORS];
