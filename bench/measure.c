@@ -43,8 +43,8 @@ static void fill_caches(struct kvc_measure *m) {
         m->status = m->ops->sync(m->device, &m->error);
 }
 
-/* Called after each lot; the lot took `took` seconds. Returns true if another lot is needed, and sets its number of
- * calls. */
+/* Called before the first lot and after each lot. The last lot took `took` seconds. Returns true if another lot is
+ * needed, and sets its number of calls. */
 static bool next_lot(struct kvc_measure *m, double took) {
     if (m->settings.once && m->calls) {
         m->best = took;

@@ -13,7 +13,7 @@
 /* ---- terminal.c ---- */
 
 enum cli_terminal_mode {
-    CLI_TERMINAL_USER,  /* as the user had it */
+    CLI_TERMINAL_USER,  /* the user's own mode */
     CLI_TERMINAL_EDITS, /* keys are not echoed; Ctrl-C is a signal and discards nothing; Ctrl-S and Ctrl-Q are keys */
     CLI_TERMINAL_WAITS  /* as CLI_TERMINAL_EDITS, but Ctrl-S and Ctrl-Q stop and continue the output */
 };

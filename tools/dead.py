@@ -18,7 +18,7 @@ import sys
 
 PRODUCT = ("core", "ranks", "backends", "models", "policies", "cli", "eval", "serve", "bench", "include")
 TESTS = ("tests", "examples")
-SYSTEM = {"CL_TARGET_OPENCL_VERSION"}  # macros that headers of the system read
+SYSTEM = {"CL_TARGET_OPENCL_VERSION"}  # macros that system headers read
 # Code of CUDA, of kernels, of another processor's vectors, or of a build with assertions.
 ELSEWHERE = re.compile(r"^core/base/assert|^backends/(cuda|kernels)/|/lanes/|\.cu$")
 FUNCTION, OBJECT, SECTION = 2, 1, 3

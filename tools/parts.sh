@@ -1,7 +1,7 @@
 # parts.sh - shared by tools/gpu-check and tools/device-report, which source it with bash: runs the parts of a report,
 # each with a time limit. The caller sets: self, the script's name; work, a folder for logs; report, a file; lines, the
-# maximum lines of a log in the report; all, the seconds after the start when no further part runs; try, not empty to
-# remove the parts' own limits; and failed=0.
+# maximum number of lines of a log in the report; all, the number of seconds from the start after which no further part
+# runs; try, not empty to remove the parts' own limits; and failed=0.
 complain() { printf '%s: %s\n' "$self" "$*" >&2; }
 write() { printf '%s\n' "$@" >>"$report"; } # one line each
 

@@ -67,7 +67,7 @@ KVC_KERNEL(check_windows)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u3
 }
 
 /* Grid: (n). out is [n, 4]. Group i starts at x[i] and computes the sum of `length` values, the sum of every fourth of
- * them, the sum of products of neighbours, and dot32 of length / 2 values with the values that follow them. */
+ * them, the sum of products of neighbours, and dot32 of `length` / 2 values with the values that follow them. */
 KVC_GROUP_KERNEL(check_sums)(KVC_SPAN(const float, x), KVC_SPAN(float, out), kvc_u32 length) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     kvc_u32 i = KVC_GROUP_ID(0);

@@ -267,7 +267,8 @@ KVC_KERNEL(index_totals)
     totals_buffer[totals_offset + 2 * row + 1] = L;
 }
 
-/* Returns the cosine of a team's two keys, or 0 if a length is 0. All teams of the group must call it together. */
+/* Returns the cosine of a team's two keys, or 0 if a length is 0. All teams of the group must call this function
+ * together. */
 KVC_DEVICE float kvc_likeness(kvc_bytes a, kvc_bytes b, float lengths, kvc_u32 d, KVC_LOCAL float *shared_sum) {
     float dot = kvc_lanes_sum(kvc_lanes_dot_entry(KVC_K_F32, (KVC_GLOBAL const float *)a, b, d), shared_sum);
     return lengths == 0.0f ? 0.0f : kvc_div(dot, lengths);

@@ -25,7 +25,7 @@ KVC_DEVICE kvc_u32 kvc_int16_count(kvc_u64 k, kvc_u64 K) {
         for (kvc_u32 i = i##_step; i < i##_step + KVC_INT16_STEP; i++)
 
 /* Quantizes this work-item's part of a block, `count` values of a row from k on. Returns the block's scale. All
- * work-items of a group must call it: those of a team combine the largest magnitudes of their parts. */
+ * work-items of a group must call this function: those of a team combine the largest magnitudes of their parts. */
 KVC_DEVICE float kvc_int16_quantize(kvc_i16 *quant, kvc_u32 type, kvc_bytes row, kvc_u64 k, kvc_u32 count,
                                     KVC_LOCAL kvc_u32 *tops) {
     float value[KVC_INT16_PART], inverse;

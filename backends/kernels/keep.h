@@ -86,7 +86,7 @@ KVC_DEVICE kvc_u32 kvc_is_forced(const struct kvc_head_view *head, kvc_u32 index
 #define KVC_DIGITS 258 /* 256 counts, one for each digit, and two words that one work-item computes for the group */
 /* Finds a digit: the eight bits of the threshold key at `shift`. `digits` counts the candidates with each digit. The
  * *need highest candidates are all candidates with a higher digit and some with this digit; *need becomes the number of
- * the latter. All work-items of the group must call this together. */
+ * the latter. All work-items of the group must call this function together. */
 KVC_DEVICE kvc_u32 kvc_find_digit(KVC_LOCAL kvc_u32 *digits, kvc_u32 *need) {
     if (KVC_LOCAL_ID() == 0) {
         kvc_u32 digit = 255, left = *need;

@@ -232,7 +232,8 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_floats_tail(KVC_GLOBAL const float *x, kvc
         p.lane[i] = worker * KVC_LANES_EACH + i < count ? x[worker * KVC_LANES_EACH + i] : 0.0f;
     return p;
 }
-/* Each work-item of a team gets the sum of the team's 32 lanes. All work-items of the group must call this together. */
+/* Each work-item of a team gets the sum of the team's 32 lanes. All work-items of the group must call this function
+ * together. */
 #if defined(__CUDACC__)
 #define KVC_SUM_FLOATS 1
 KVC_DEVICE float kvc_lanes_sum(struct kvc_lanes p, KVC_LOCAL float *shared_sum) {

@@ -88,7 +88,7 @@ KVC_DEVICE struct kvc_group kvc_group_of(kvc_u32 type, kvc_bytes row, kvc_u32 b,
     return group;
 }
 
-/* Returns the sum of the products of a group of a key and group b of a query. */
+/* Returns the dot product of a group of a key and group b of a query. */
 KVC_DEVICE kvc_i32 kvc_group_dot(const struct kvc_group *group, const struct kvc_query *query, kvc_u32 b) {
     return kvc_block_dot(group->first, kvc_half_load(query->quant + b * 8), group->second,
                          kvc_half_load(query->quant + b * 8 + 4));

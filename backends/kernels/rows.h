@@ -180,7 +180,8 @@ KVC_KERNEL(centre)(KVC_SPAN(float, x), KVC_SPAN(const float, centre), kvc_u64 n,
         x_buffer[x_offset + i] -= centre_buffer[centre_offset + i % width];
 }
 
-/* Transforms `width` channels (core/base/canon.h, kvc_hadamard_width). All work-items of the group must call it. */
+/* Transforms `width` channels (core/base/canon.h, kvc_hadamard_width). All work-items of the group must call this
+ * function. */
 KVC_DEVICE void kvc_transform(KVC_GLOBAL float *part, kvc_u32 width, float factor) {
     for (kvc_u32 step = 1; step < width; step *= 2) {
         for (kvc_u32 pair = KVC_LOCAL_ID(); pair < width / 2; pair += KVC_GROUP) {

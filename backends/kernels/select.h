@@ -72,7 +72,7 @@ KVC_DEVICE kvc_u32 kvc_sides_of(KVC_GLOBAL const float *q, kvc_u32 group, kvc_u3
     return sides;
 }
 
-/* The values of a page: low and high for each channel. `first` is the index of channel 0's value, and `stride` the
+/* The values of a page: `low` and `high` for each channel. `first` is the index of channel 0's value, and `stride` the
  * distance between channels. */
 struct kvc_page_view {
     KVC_GLOBAL const kvc_u8 *low, *high;

@@ -35,9 +35,9 @@ struct bench_prefill { /* one policy at one prompt length */
     double relative; /* median over the rounds: this policy's time divided by the first policy's time */
     uint64_t peak_bytes, kept_bytes, layer_bytes, hidden_bytes;
     uint64_t entry_bytes;   /* bytes of the keys and values of the entries kept */
-    uint64_t expected_peak; /* as the estimate predicts */
+    uint64_t expected_peak; /* prediction of the estimate */
     enum kvc_expected peak_kind;
-    double expected_entry_bytes; /* as the methods' formulas predict */
+    double expected_entry_bytes; /* prediction of the methods' formulas */
     enum kvc_expected entry_kind;
     struct kvc_ranks_traffic sent; /* messages that all ranks sent in one prefill */
     double computing;              /* mean number of ranks that computed at the same time */
@@ -52,7 +52,7 @@ struct bench_decode { /* one policy at one batch size */
     double relative; /* median over the steps: this policy's time divided by the first policy's time */
     /* read_bytes: cache bytes that a step reads; select_bytes: the part of them that is read to choose entries */
     uint64_t read_bytes, select_bytes;
-    double expected_read_bytes; /* as the methods' formulas predict */
+    double expected_read_bytes; /* prediction of the methods' formulas */
     enum kvc_expected read_kind;
     uint64_t cache[BENCH_POINTS], resident[BENCH_POINTS]; /* bytes at the first, middle and last step */
     uint64_t peak_bytes;

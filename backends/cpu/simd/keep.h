@@ -211,7 +211,7 @@ static uint32_t last_lowest(const int32_t *keys, uint32_t n) {
     return 0;
 }
 
-/* Writes first, first + 1, ... to indices [n]. Returns the address after them. */
+/* Writes first, first + 1, ... to indices [n]. Returns the address after the last one. */
 static uint32_t *count_up(uint32_t *indices, uint32_t first, uint32_t n) {
     uint32_t i = 0;
     for (; i + LANES <= n; i += LANES)

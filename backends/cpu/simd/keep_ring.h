@@ -95,7 +95,8 @@ static void all_keys(const struct ring_head *head, float *sums, const int32_t *w
     }
 }
 
-/* Returns the index to evict. sums [slots_most], keys [old + one vector] and near [old + one vector] are scratch. */
+/* Returns the index to evict. `sums` [slots_most], `keys` [old + one vector] and `near` [old + one vector] are scratch.
+ */
 static uint32_t lowest_index(const struct ring_head *head, const float *score, float *sums, int32_t *keys,
                              float *near) {
     const struct kvc_ring *ring = head->job->ring;

@@ -64,7 +64,7 @@ static void add_key(const struct pages_job *job, uint32_t h, uint32_t place, con
     }
 }
 
-/* Computes low and high [padded], the smallest and largest values of n keys from entry `place` on. */
+/* Computes `low` and `high` [padded], the smallest and largest values of n keys from entry `place` on. */
 static void one_page(enum kvc_type type, const struct head_entries *head, uint32_t place, uint32_t n, size_t d,
                      float *low, float *high) {
     dequantize_row(type, low, slot_key(head, head_slot(head, place)), d);

@@ -232,7 +232,7 @@ static inline void head_keys(const struct head_entries *head, uint32_t place, ui
     }
 }
 
-/* Returns 1 + the highest slot in order [count]. If the result is `count`, the slots in use are 0 .. count - 1. */
+/* Returns 1 + the highest slot in `order` [count]. If the result is `count`, the slots in use are 0 .. count - 1. */
 static inline uint32_t slots_in_use(const uint32_t *order, uint32_t count) {
     vi top = vi_set(-1);
     int32_t lane[LANES], most = -1;

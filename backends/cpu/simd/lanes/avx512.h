@@ -113,7 +113,8 @@ static inline vm vi_greater(vi a, vi b) { return _mm512_cmpgt_epi32_mask(a, b); 
 static inline vm vi_equal(vi a, vi b) { return _mm512_cmpeq_epi32_mask(a, b); }
 static inline vi vi_select(vm m, vi yes, vi no) { return _mm512_mask_blend_epi32(m, no, yes); }
 
-/* Stores the lanes whose bit is set, one after another, and returns their number. Writes no memory after them. */
+/* Stores the lanes whose bit is set, one after another, and returns their number. Writes no memory after these lanes.
+ */
 static inline uint32_t vi_store_some(int32_t *p, vi a, unsigned bits) {
     const uint32_t n = (uint32_t)__builtin_popcount(bits);
     _mm512_mask_storeu_epi32(p, vm_first(n), _mm512_maskz_compress_epi32((vm)bits, a));

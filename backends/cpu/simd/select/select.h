@@ -4,9 +4,9 @@
  * There are three steps per KV head: compute the scores; compute the exponentials and their sums over tiles; compute
  * the probabilities and their sum over the group. If there are enough heads for the threads, one task does all three
  * steps for a head and also chooses the entries to read, so that scores and probabilities never leave the core's cache.
- * While it computes, it prefetches the entries that the thread has chosen for another head, which attention reads next,
- * and channels of the head that the thread computes next. Otherwise the steps run one after another, each divided into
- * ranges of tiles. */
+ * While it computes, it prefetches the entries that the thread has chosen for another head, because attention reads
+ * them next. It also prefetches channels of the head that the thread computes next. Otherwise the steps run one after
+ * another, each divided into ranges of tiles. */
 #ifndef KVC_SIMD_SELECT_SELECT_H
 #define KVC_SIMD_SELECT_SELECT_H
 

@@ -235,8 +235,8 @@ static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32
     return next;
 }
 
-/* Writes to `next`, ascending, the entries to read of a head with `places` entries. Returns the address after them.
- * keys [3, keys_capacity(n)] is scratch. */
+/* Writes to `next`, ascending, the entries to read of a head with `places` entries. Returns the address after the last
+ * one. keys [3, keys_capacity(n)] is scratch. */
 static uint32_t *select_places(const struct kvc_select_reads *call, const struct unit_scores *scores, uint32_t places,
                                int32_t *keys, uint32_t *next) {
     const uint32_t page = call->pages ? call->pages->page : 1, units = (places + page - 1) / page;

@@ -155,7 +155,7 @@ static void score_tile(const struct select_job *job, struct select_work *work, u
 }
 
 /* Computes the scores of units `from` .. `to` - 1. Every query head sees all of these units. Except for bounds, also
- * writes each query head's largest score to most [G]. */
+ * writes each query head's largest score to `most` [G]. */
 static void score_units(const struct select_job *job, struct select_work *work, const struct select_head *head,
                         uint32_t from, uint32_t to, float *most) {
     const struct kvc_select_scores *call = job->call;
