@@ -28,8 +28,8 @@ struct eval_prompt {
     struct eval_part *later;
     size_t later_count;
 };
-/* Makes the sample's prompts, including the openings of the answers. Until eval_prompt_cut is called, `context` and the
- * hashes are not set, and with EVAL_REQUESTS `later` has whole prompts. */
+/* Makes the sample's prompts, including the `opening` of each answer. Until eval_prompt_cut is called, `context` and
+ * the hashes are not set, and with EVAL_REQUESTS `later` has whole prompts. */
 enum kvc_status eval_prompt_make(const struct eval_prompter *prompter, const struct eval_sample *sample,
                                  enum eval_manner manner, struct eval_prompt *prompt, struct kvc_error *error);
 enum kvc_status eval_prompt_cut(const struct eval_prompter *prompter, const struct eval_sample *sample,

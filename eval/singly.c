@@ -57,7 +57,7 @@ static void add_reply(json_t *record, uint64_t hash, uint64_t tokens, const stru
     cli_json_set(record, "memory", points);
 }
 
-/* Returns true if this question mode is wanted. A task without questions is measured once, as side 0. */
+/* Returns true if this question mode is wanted. A task without questions is measured once, with `side` 0. */
 static bool is_wanted(const struct one *one, size_t side) {
     return one->task->measure ? side == 0 : one->run->sides[side];
 }

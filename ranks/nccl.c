@@ -110,8 +110,9 @@ static void close_nccl(struct kvc_direct *direct) {
 static const struct kvc_direct_class class = {
     .name = "NCCL", .gather = nccl_gather, .send = nccl_send, .receive = nccl_receive, .close = close_nccl};
 
-/* Exchanges a number with each rank, in the array at [count + 2]. at[count] is this rank's number. at[0..count)
- * receives the numbers of all ranks, and at[count + 1] receives the number of the previous rank again. */
+/* Exchanges a number with each rank, through the array `at` [count + 2]. Element `count` is this rank's number.
+ * Elements 0 .. count - 1 receive the numbers of all ranks, and element count + 1 receives the number of the previous
+ * rank again. */
 static int exchange(const struct nccl *nccl, uint32_t *at, size_t *sizes) {
     const struct kvc_link *link = nccl->direct.link;
     void *stream = stream_of(&nccl->direct);

@@ -2,7 +2,7 @@
  * every running answer. A prompt is computed in chunks, with steps in between, so that a long prompt does not stall
  * other answers.
  *
- * Answers do not depend on the batch: a row's result is bit-identical whatever other rows are computed with it. */
+ * Answers do not depend on the batch: the other rows of a step do not change a row's result. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@ struct serve_options {
     struct cli_texts origins;                                              /* allowed origins of web pages */
     bool log;                                                              /* print a line for each request */
     int64_t port, batch, queue, wait, connections, connections_each, kept; /* connections_each: 0 means no limit */
-    int64_t most, max_tokens; /* most: limit of every answer; max_tokens: default for requests without a limit; -1:
+    int64_t most, max_tokens; /* `most`: limit of every answer; `max_tokens`: default for requests without a limit; -1:
                                * none */
     uint64_t memory, body;
     bool cache_prompt, strict, strict_model;

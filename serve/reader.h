@@ -67,8 +67,8 @@ enum call_state {
 /* The state of decoding a JSON string byte by byte. */
 struct reader_string {
     bool escaped;
-    unsigned digits, code, high; /* digits: how many digits of \uXXXX are still to come; code: its value so far; high: a
-                                  * first surrogate before it */
+    unsigned digits, code, high; /* `digits`: how many digits of \uXXXX are still to come; `code`: its value so far;
+                                  * `high`: a first surrogate before it */
 };
 
 /* The state of the search for the end of a JSON value. */
@@ -79,13 +79,13 @@ struct reader_value {
 
 struct reader_call {
     enum call_state state;
-    bool list, more;  /* list: the call is in an array; more: the array's first call has ended */
-    bool plain, bare; /* plain: the form is NAME[ARGS]{...}; bare: no mark came before the call */
-    bool begun, over; /* begun: the call is in serve_reader.calls; over: its arguments are complete */
+    bool list, more;  /* `list`: the call is in an array; `more`: the array's first call has ended */
+    bool plain, bare; /* `plain`: the form is NAME[ARGS]{...}; `bare`: no mark came before the call */
+    bool begun, over; /* `begun`: the call is in serve_reader.calls; `over`: its arguments are complete */
     bool muted;       /* the call is parsed, but not kept */
     int key;          /* what the current member means */
     const char *name;
-    struct serve_text word, early; /* word: the name so far; early: arguments that came before the name */
+    struct serve_text word, early; /* `word`: the name so far; `early`: arguments that came before the name */
     struct reader_string string;
     struct reader_value value;
 };

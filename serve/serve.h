@@ -62,8 +62,8 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     uint64_t reserved;           /* bytes reserved for this answer */
     uint64_t promised;           /* tokens of the answer that `reserved` covers */
     bool goes_on;                /* true if it continues a session of an earlier turn */
-    size_t seen, cached;         /* number of prompt tokens in the session: now (seen), and when the answer began
-                                  * (cached) */
+    size_t seen, cached;         /* number of prompt tokens in the session: now (`seen`), and when the answer began
+                                  * (`cached`) */
     size_t share_at; /* number of prompt tokens after which a copy is cached for other prompts; 0: no copy */
     bool waited;     /* true if it had to wait for memory or for room in the batch */
     bool looked;     /* true if prefixes shared with other prompts have been searched for */
@@ -118,7 +118,8 @@ struct serve_request {
     size_t bias_count;
     struct kvc_grammar *grammar;    /* grammar of the answers; NULL: any text */
     json_t *functions;              /* functions that the model may call (tools.c); NULL: none */
-    bool forced, named;             /* forced: the answers must be calls; named: all calls must be of one function */
+    bool forced, named;             /* `forced`: the answers must be calls; `named`: all calls must be of one
+                                     * function */
     bool channels, thoughts, wordy; /* settings of the answers' readers */
     const char *opening;            /* text that the answers' readers read first; NULL: none */
     char *spec;                     /* policy string */

@@ -58,7 +58,7 @@ typedef int64_t kvc_i64;
 #if defined(__CUDA_ARCH__)
 KVC_INLINE float kvc_from_bits(kvc_u32 bits) { return __uint_as_float(bits); }
 KVC_INLINE kvc_u32 kvc_bits(float x) { return __float_as_uint(x); }
-#if !defined(KVC_CUDA_FMA) /* tests/backends/test_cuda_ptx.sh substitutes another name */
+#if !defined(KVC_CUDA_FMA) /* tests/backends/test_cuda_ptx.sh sets another function */
 #define KVC_CUDA_FMA __fmaf_rn
 #endif
 KVC_INLINE float kvc_fma(float a, float b, float c) { return KVC_CUDA_FMA(a, b, c); }
@@ -207,12 +207,12 @@ KVC_INLINE float kvc_clamped_silu(float gate, float up) {
 
 /* ---- attention sinks ---------------------------------------------------------------------------------------- */
 
-/* A sink is a learned score of a query head without a key and a value, which every row of the head sees. A sink takes
- * its part of the softmax and adds nothing to the output. It is added once, after the last tile of the row is merged: L
- * = L + kvc_exp(sink - M). M is the largest score of the entries, without the sink. The output is O / L with the new L.
- * So the returned L, and every probability exp(s - M) / L, include the sink: the probabilities of a row sum to less
- * than 1, as in the attention weights that transformers returns. A sink more than KVC_EXP_HIGH above M makes L infinite
- * and the output 0. A row that sees no entry gives zeros and L = 0, as without a sink. */
+/* A sink is a learned score of a query head. It has no key and no value, and every row of the head sees it. A sink
+ * takes its part of the softmax and adds nothing to the output. It is added once, after the last tile of the row is
+ * merged: L = L + kvc_exp(sink - M). M is the largest score of the entries, without the sink. The output is O / L with
+ * the new L. So the returned L, and every probability exp(s - M) / L, include the sink: the probabilities of a row sum
+ * to less than 1, as in the attention weights that transformers returns. A sink more than KVC_EXP_HIGH above M makes L
+ * infinite and the output 0. A row that sees no entry gives zeros and L = 0, as without a sink. */
 KVC_INLINE float kvc_join_sink(float L, float M, float sink) { return L + kvc_exp(sink - M); }
 
 /* ---- logarithms and powers ---------------------------------------------------------------------------------- */
@@ -395,10 +395,10 @@ KVC_INLINE float kvc_hadamard_factor(kvc_u32 width) { return kvc_div(1.0f, kvc_s
 /* ---- Q8_0 cache entries ------------------------------------------------------------------------------------- */
 
 /* A group has at most 32 channels. scale = f16(amax / 127), where amax = max |x| over the values that are not NaN (from
- * 0, in any order). The scale saturates as an F16 entry does, and then counts once. quant = rint(x / scale), where x /
- * scale is first clamped to -127..127. The clamp matters only if the scale saturated or, below 2^-14, was rounded down
- * considerably. A scale of 0 gives zero quants. A group with a NaN stores KVC_Q8_NAN_SCALE and zero quants, so it reads
- * as NaN throughout. The value read is scale * quant, exact. */
+ * 0, in any order). The scale saturates as an F16 entry does; a saturated scale is counted once. quant = rint(x /
+ * scale), where x / scale is first clamped to -127..127. The clamp matters only if the scale saturated or, below 2^-14,
+ * was rounded down considerably. A scale of 0 gives zero quants. A group with a NaN stores KVC_Q8_NAN_SCALE and zero
+ * quants, so it reads as NaN throughout. The value read is scale * quant, exact. */
 #define KVC_Q8_GROUP 32
 #define KVC_Q8_NAN_SCALE 0x7e00u
 KVC_INLINE float kvc_q8_amax(float amax, float x) { return kvc_max(kvc_from_bits(kvc_bits(x) & 0x7fffffffu), amax); }
@@ -417,11 +417,11 @@ KVC_INLINE kvc_i8 kvc_q8_quant(float x, float scale) {
 /* ---- int8: activations of eight bits ------------------------------------------------------------------------- */
 
 /* The arithmetic of --math int8, for weights whose blocks hold small integers (weight_blocks.h, "int8"). A row of
- * activations is divided into blocks of KVC_INT8_BLOCK. top is the largest magnitude of a block as bits, in any order;
- * a NaN counts as larger than infinity. Scale = kvc_div(top, 127), quant = kvc_rint(x * kvc_div(127, top)), halves to
- * even. Since |x| <= top, no quant exceeds +-127 and no clamping is needed. If top is below KVC_INT8_LEAST = 2^-119,
- * the scale and the quants are 0; otherwise both quotients are normal numbers. If top is an infinity or a NaN, the
- * scale is a NaN, so that it shows in the output, and the quants are 0.
+ * activations is divided into blocks of KVC_INT8_BLOCK. top is the largest magnitude of a block, compared as bits in
+ * any order; a NaN counts as larger than infinity. Scale = kvc_div(top, 127), quant = kvc_rint(x * kvc_div(127, top)),
+ * halves to even. Since |x| <= top, no quant exceeds +-127 and no clamping is needed. If top is below KVC_INT8_LEAST =
+ * 2^-119, the scale and the quants are 0; otherwise both quotients are normal numbers. If top is an infinity or a NaN,
+ * the scale is a NaN, so that it shows in the output, and the quants are 0.
  *
  * An output has KVC_INT8_LANES lanes, which start at 0. Block b of the row goes to lane b % 8, ascending. A piece of a
  * block of weights has one scale w, and possibly one minimum m. Depending on the type, the piece is the whole block of

@@ -1,5 +1,5 @@
-/* entry_types.h - the types of cache entries: how d channels of a key or a value are stored. Has only macros and
- * functions of values, for C, OpenCL C and CUDA C.
+/* entry_types.h - the types of cache entries: how d channels of a key or a value are stored. C, OpenCL C and CUDA C
+ * include this file, so it has only macros and functions of values.
  *
  * KVC_ENTRY_TYPES(row, a) expands to row(a, NAME, name, scales, bits, high, rotated) for every type.
  *   NAME, name  used in identifiers: KVC_<NAME>; name is also the type's public name.
@@ -24,10 +24,10 @@
  *   IQ4_NL               scale = f16(top / -127), quant = kvc_iq4_value(c), which is nearest to x / scale
  *   Q4_1                 scale = f16((largest - least) / 15), quant = rint((x - minimum) / scale), from 0 to 15
  *
- * least and largest are those of the group's values, amax is the larger of -least and largest, and top is largest if
- * amax equals it, otherwise least. A scale or minimum saturates as F16 entries do, and the group then counts once. If
- * the scale is 0, so are the quants (IQ4_NL: kvc_iq4_value(8)). A group with a NaN stores the scale KVC_Q8_NAN_SCALE
- * and the quants of scale 0, so that it reads as NaN throughout. */
+ * `least` and `largest` are the group's smallest and largest value. amax is the larger of -least and largest. top is
+ * `largest` if amax equals it, otherwise `least`. A scale or minimum saturates as F16 entries do, and the group then
+ * counts once. If the scale is 0, so are the quants (IQ4_NL: kvc_iq4_value(8)). A group with a NaN stores the scale
+ * KVC_Q8_NAN_SCALE and the quants of scale 0, so that it reads as NaN throughout. */
 #ifndef KVC_CORE_BASE_ENTRY_TYPES_H
 #define KVC_CORE_BASE_ENTRY_TYPES_H
 
@@ -55,7 +55,7 @@
     KVC_GROUP_##NAME = (scales) ? (scales) + (high) + KVC_ENTRY_GROUP * ((bits) == 8 ? 8 : 4) / 8 : 0,
 enum { KVC_ENTRY_TYPES(KVC_GROUP_BYTES, ) };
 
-/* The quant of channel e before its offset is subtracted, from the bytes q of the group's quants and h of its high
+/* The quant of channel e before its offset is subtracted. q are the bytes of the group's quants, h those of its high
  * bits. */
 #define KVC_CODE4(q, e) ((int)((q)[(e) % 16] >> (e) / 16 * 4 & 15))
 #define KVC_CODE5(q, h, e) (KVC_CODE4(q, e) | (int)((h)[(e) / 8] >> (e) % 8 & 1) << 4)

@@ -142,7 +142,7 @@ struct kvc_probabilities {
     const struct kvc_read_list *reads; /* NULL: all; entries that are not read have probability 0 */
     uint32_t queries, heads, kv_heads, head_size, window;
     struct kvc_span q, maximum, sum;          /* [queries, H, d], [queries, H], [queries, H] */
-    struct kvc_span positions, causal_offset; /* int32, uint32 [queries]; relative to the current lists */
+    struct kvc_span positions, causal_offset; /* int32, uint32 [queries]; offsets are relative to the current lists */
     struct kvc_scoring scoring;               /* the scoring of attention */
 };
 

@@ -142,7 +142,7 @@ struct kvc_ops {
 /* A backend as core sees it. A new backend takes one folder and one line in backends/list.c. */
 struct kvc_backend_class {
     const char *name;
-    /* detail: the instruction set, or one line that says why it is not usable */
+    /* detail: the instruction set, or one line that says why the backend is not usable */
     bool (*usable)(char *detail, size_t capacity);
     /* index: the N of "opencl:N", otherwise 0. path: NULL, an instruction set of this backend ("avx2"), or part of a
      * device's name ("opencl:mali"). */

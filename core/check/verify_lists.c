@@ -330,7 +330,7 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
     if (one->order)
         kvc_verify_compare_words(v, KVC_TWIN_OF(lists, order), 0, one->host_base[heads], "order");
     if (v->row.differing > before)
-        return; /* the other arrays are read by count and order */
+        return; /* the comparisons below use count and order */
     counts = kvc_verify_counts(v, KVC_TWIN_OF(lists, count), heads);
     for (uint32_t h = 0; h < heads && v->status == KVC_OK; h++) {
         if (counts[h] > one->host_base[h + 1] - one->host_base[h])

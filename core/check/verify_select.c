@@ -9,7 +9,7 @@
 struct choice {
     enum kvc_score_kind kind;
     uint32_t page, dims, window, budget, top, local, stride;
-    bool by_page, with_probabilities, mixed; /* mixed: alpha is computed */
+    bool by_page, with_probabilities, mixed; /* `mixed`: alpha is computed */
     uint64_t bytes[2];
     struct kvc_scoring scoring;
     struct kvc_twin q, positions, scores, probabilities, sinks, rest, alpha, counts, indices;

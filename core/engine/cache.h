@@ -90,8 +90,8 @@ bool kvc_cache_is_stale(const struct kvc_cache *cache);
 /* Updates the host's counts from `counts`, the host's copy of the numbers that evictions wrote to `to`. */
 void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts);
 uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* returns the number of lists in all layers */
-/* Frees the blocks that are not needed for the entries plus `surplus`. With `in_step`, keeps those that later steps
- * need for step_most entries. */
+/* Frees the blocks that are not needed for the entries plus `surplus`. If `in_step` is true, keeps the blocks that
+ * later steps need for step_most entries. */
 enum kvc_status kvc_cache_shrink(struct kvc_cache *cache, uint32_t layer, uint32_t surplus, bool in_step,
                                  struct kvc_error *error);
 uint32_t kvc_cache_most(const struct kvc_cache *cache, uint32_t layer); /* entries of the longest head */

@@ -23,7 +23,7 @@ static struct kvc_span row_of(const struct kvc_growable *growable, uint32_t i, s
     return kvc_growable_at(growable, i * width * sizeof(float));
 }
 
-/* Returns how many sessions from the i-th on have entries of the same types. */
+/* Returns how many consecutive sessions, beginning with the i-th, have entries of the same types. */
 static uint32_t same_types(const struct kvc_step *step, uint32_t i) {
     const struct kvc_entry_types types = kvc_session_cache_type(step->session[i]);
     uint32_t n = 1;

@@ -1,5 +1,5 @@
 /* fill.c - fills entries with random values, so that decoding after a very long prompt can be timed without computing
- * the prompt. Each part of rows uses a different section of one array of values. */
+ * the prompt. Each part of the prompt's rows uses a different section of one array of values. */
 #include "core/engine/fill.h"
 
 #include "core/base/assert.h"

@@ -9,8 +9,8 @@
  * billion per second, so it asks several times a second. */
 #define LOOK_WORK ((uint64_t)1 << 32)
 #define BLOCK_WORK ((uint64_t)1 << 34)
-/* Attention reads all entries once for each block. A block has at least this many rows, so that the reading takes
- * little of its time. */
+/* Attention reads all entries once for each block. A block has at least this many rows, so that reading the entries
+ * takes little of attention's time. */
 #define BLOCK_ROWS_LEAST 64u
 
 void kvc_look_open(struct kvc_engine *engine) { engine->look = (struct kvc_look){.stopped = false}; }

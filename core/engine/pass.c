@@ -54,7 +54,7 @@ static void pass_attend(struct kvc_session *session, uint32_t layer, const struc
 }
 
 /* Copies rows `from` .. `from` + `count` - 1 of runner->q, runner->maximum and runner->sum, and their positions, to
- * `queries`, where the first one becomes row `to`. */
+ * rows `to` .. `to` + `count` - 1 of `queries`. */
 static void copy_queries(struct kvc_session *session, struct kvc_queries *queries, size_t to, uint32_t batch_row,
                          uint32_t from, uint32_t count) {
     struct kvc_runner *runner = session->runner;
@@ -73,7 +73,7 @@ static void copy_queries(struct kvc_session *session, struct kvc_queries *querie
                       kvc_growable_at(&batch->positions, batch_row * word), count * word);
 }
 
-/* Copies those of the part's queries that belong to the chunk's probe, which is the chunk's last rows. */
+/* Copies the queries of this part that belong to the chunk's probe, which consists of the chunk's last rows. */
 static void keep_own_probe(struct kvc_session *session, uint32_t layer, const struct kvc_row_span *part) {
     struct kvc_runner *runner = session->runner;
     struct kvc_prompt *prompt = &session->prompt;

@@ -100,7 +100,7 @@ static enum kvc_status check_rows(const struct prompt *prompt, int64_t layer, ui
     return status;
 }
 
-/* Called before attention: computes q into the runner, and returns where k and v are. */
+/* Called before attention: writes q to the runner's buffer, and returns where k and v are. */
 static enum kvc_status project_rows(void *user, uint32_t layer, const struct kvc_row_span *part,
                                     struct kvc_projected *projected, struct kvc_error *error) {
     struct prompt *prompt = user;

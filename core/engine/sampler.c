@@ -34,7 +34,7 @@ struct kvc_sampler {
     float *bias;      /* [vocab]; NULL: none is set */
     uint32_t *drawn;  /* [vocab]: how often each token was drawn; NULL: frequency and presence were never set */
     float frequency, presence;
-    struct kvc_token_filter filter; /* `allows` NULL: none */
+    struct kvc_token_filter filter; /* no filter if `allows` is NULL */
 };
 
 void kvc_sampler_defaults(struct kvc_sampler_options *options) {

@@ -89,7 +89,7 @@ static void pass_method(struct kvc_archive *a, struct kvc_session *session, uint
 
 /* The sizes of a layer's data. */
 struct layer_shape {
-    bool there, ordered; /* there: the layer has slots; ordered: it has an order list */
+    bool there, ordered; /* `there`: the layer has slots; `ordered`: it has an order list */
     uint32_t *slots;     /* [lists] */
     uint32_t *count;     /* [lists] */
     uint32_t *viewed;    /* [lists] */
@@ -123,7 +123,7 @@ static uint64_t pages_most(uint64_t entries, uint32_t page) {
     return ((pages + pages / 64) / 64 + 1) * 64;
 }
 
-/* Checks that views and pages are no larger than they can have become. */
+/* Checks that views and pages are no larger than a session of this length can make them. */
 static void check_select(struct kvc_archive *a, const struct kvc_session *session, const struct layer_shape *shape,
                          uint32_t lists) {
     const struct kvc_select_shape *select = &shape->select;

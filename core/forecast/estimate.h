@@ -1,4 +1,5 @@
-/* estimate.h - a dry run of a policy's prompt and decode steps on a ledger, shared by estimate.c and its parts. */
+/* estimate.h - a dry run of a policy's prompt and decode steps, whose memory a ledger counts (ledger.h); shared by
+ * estimate.c and its parts. */
 #ifndef KVC_CORE_FORECAST_ESTIMATE_H
 #define KVC_CORE_FORECAST_ESTIMATE_H
 
@@ -19,9 +20,9 @@ struct kvc_step_event { /* the step at which a layer's longest lists need their 
     bool evicts;
 };
 
-/* Runs a prompt's passes and the first and last decode steps on a ledger, in the order of core/engine/pass.c and
- * decode.c. A layer has two kinds of lists. Kind 0: lists from which the methods evict. Kind 1: lists that keep
- * everything. */
+/* Counts the memory of a prompt's passes and of the first and last decode steps in a ledger, in the order of
+ * core/engine/pass.c and decode.c. A layer has two kinds of lists. Kind 0: lists from which the methods evict. Kind 1:
+ * lists that keep everything. */
 struct kvc_estimator {
     const struct kvc_policy *policy;
     const struct kvc_method_use *use;

@@ -1,4 +1,4 @@
-/* estimate_prompt.c - runs a prompt's passes on a ledger, in the order of prompt.c. */
+/* estimate_prompt.c - counts the memory of a prompt's passes in a ledger (ledger.h), in the order of prompt.c. */
 #include "core/engine/cache.h"
 #include "core/forecast/estimate.h"
 

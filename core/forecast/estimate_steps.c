@@ -1,4 +1,5 @@
-/* estimate_steps.c - runs the first and the last decode steps on a ledger, in the order of decode.c and select.c. */
+/* estimate_steps.c - counts the memory of the first and the last decode steps in a ledger (ledger.h), in the order of
+ * decode.c and select.c. */
 #include "core/forecast/estimate.h"
 
 #include "core/base/assert.h"
@@ -36,7 +37,8 @@ static bool thinned(const struct kvc_estimator *e, uint32_t l, int whole, uint64
                (double)kvc_estimator_seen(e, l, e->ledger.layer[l].count[whole] + steps - over);
 }
 
-/* Returns how many steps after `over` a layer whose lists lose entries within the first `steps` steps evicts first. */
+/* Returns the number of steps from step `over` to the layer's first eviction. Its lists lose entries within the first
+ * `steps` steps. */
 static uint64_t first_eviction(const struct kvc_estimator *e, uint32_t l, uint64_t steps, uint64_t over) {
     uint64_t low = over, high = steps;
     while (high - low > 1) {
@@ -49,8 +51,8 @@ static uint64_t first_eviction(const struct kvc_estimator *e, uint32_t l, uint64
     return high - over;
 }
 
-/* The same as most_held, for a method that evicts once in `every` > 1 steps. The list is longest in the step of its
- * first eviction or, if there are as many steps, in the `every` steps after it. */
+/* Computes what most_held (below) returns for a method that evicts once in `every` > 1 steps. The list is longest in
+ * the step of its first eviction or, if there are enough steps, in the `every` steps after that. */
 static uint64_t most_between(const struct kvc_estimator *e, uint32_t l, int whole, uint64_t steps, uint64_t over) {
     struct kvc_method_layer at = decoder(e, l);
     const uint64_t first = over + first_eviction(e, l, steps, over);
@@ -173,8 +175,8 @@ static void keep_step(struct kvc_estimator *e, uint32_t l, uint64_t over, uint64
 }
 
 /* Grows all lists to `most` entries, block by block; `over` steps are done. The last blocks are added in the order of
- * the steps that need them. Tables are rebuilt meanwhile, and the pages of all layers that exist at that time count,
- * too. The layers that are touched get an order with their first eviction in steps `over` .. `steps` - 1. */
+ * the steps that need them. Meanwhile tables are rebuilt; the pages of all layers that exist at that time are counted,
+ * too. Layers that lose entries in steps `over` .. `steps` - 1 get order lists at their first eviction. */
 static void grow_all(struct kvc_estimator *e, uint64_t over, uint64_t steps) {
     size_t events = 0;
     uint64_t step = 0;
@@ -258,7 +260,7 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
             layer->touched = layer->touched || thinned(e, l, whole, steps, first);
         }
         const bool grows_again = layer->members || (layer->lists[0] && layer->lists[1]) || kvc_estimator_window(e, l);
-        if (layer->touched && grows_again) /* some lists grow after entries of them or of other lists were evicted */
+        if (layer->touched && grows_again) /* some lists grow after an eviction from them or from other lists */
             kvc_ledger_order(ledger, l);
     }
     grow_all(e, first, steps);
@@ -270,7 +272,7 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
             e->uneven || (e->view[l] && kvc_estimator_method(e, KVC_STAGE_DECODE, l).method);
         keep_pages_in(e, l, steps, kvc_longest_count(layer));
     }
-    for (uint32_t l = 0; l < e->g->layers; l++) /* any step may have added a block to lists with fewer than at most */
+    for (uint32_t l = 0; l < e->g->layers; l++) /* any step may add a block to lists below their upper bound */
         if (ledger->layer[l].members)
             kvc_ledger_state(ledger, &ledger->layer[l], ledger->layer[l].arrays, ledger->layer[l].arrays);
 }

@@ -119,7 +119,7 @@ void kvc_ledger_shrink(struct kvc_ledger *ledger, uint32_t l, uint64_t surplus, 
         const uint64_t most = slots_at_most(layer, surplus);
         if (!in_step && most < layer->slots) {
             relayout_pool(ledger, layer, most);
-        } else if (!in_step) { /* the activations decide whether it shrinks, with its old and new tables together */
+        } else if (!in_step) { /* activations decide whether it shrinks; old and new tables then exist together */
             const uint64_t fewer = layer->slots - kvc_min_u64(layer->slots, KVC_BLOCK);
             const uint64_t tables = kvc_ledger_arrays(layer, fewer);
             kvc_ledger_state(ledger, layer, tables, tables);

@@ -31,8 +31,8 @@ static bool is_known(const struct kvc_tokenizer *tokenizer, const char *chat) {
     return memmem(chat, strlen(chat), tokenizer->store.data + eos->spelling, eos->spelling_bytes) != NULL;
 }
 
-/* gpt-oss ends each of its messages with <|end|>. An answer has several messages; the last one ends with <|return|>, or
- * with <|call|> if it is a call. Its GGUF files name only the first of these tokens, or <|end|> as well. */
+/* gpt-oss ends each of its messages with <|end|>. An answer has several messages; the last one ends with <|return|> or,
+ * if it is a call of a function, with <|call|>. GGUF files of gpt-oss name only <|return|>, or <|end|> as well. */
 static void find_channel_ends(struct kvc_tokenizer *tokenizer) {
     static const char *const names[] = {"<|end|>", "<|call|>", "<|return|>", "<|channel|>", "<|message|>"};
     enum { NAMES = sizeof names / sizeof *names };

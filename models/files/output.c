@@ -76,7 +76,7 @@ static enum kvc_status find_target(struct kvc_output *output, const char *path, 
         }
         output->target = realpath(path, NULL);
         output->mode = about.st_mode & 0777;
-    } else if (errno == ENOENT) { /* not ELOOP, a cycle of links */
+    } else if (errno == ENOENT) { /* an error such as ELOOP (a cycle of links) is reported below */
         output->target = follow_links(path);
     }
     return output->target ? KVC_OK : cannot_write(path, errno, error);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEW 4096u /* strike compares every token if at most this many are left */
+#define FEW 4096u /* `strike` compares every token if at most this many are left */
 #define SPARE 4u  /* bytes after the text: one for `strike`, three for kvc_matcher_possible */
 
 struct grammar_filter {

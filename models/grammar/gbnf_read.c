@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define DEPTH_MOST 100u   /* maximum nesting of parentheses */
-#define REPEATS_MOST 8u   /* repeats of one item that follow each other: x*+? */
+#define REPEATS_MOST 8u   /* maximum number of repeats after one item; x*+? has three */
 #define COUNT_MOST 65535u /* maximum count of a repeat; PCRE2's limit */
 #define SHOWN_MOST 40     /* bytes of a rule's name in a message */
 #define SHOWN(rule) (int)((rule)->length < SHOWN_MOST ? (rule)->length : SHOWN_MOST), (rule)->name

@@ -41,7 +41,7 @@ static void digits(const char *low, const char *high, int n, struct kvc_regex *o
     kvc_regex_put(out, ")");
 }
 
-/* Appends the whole numbers from low to high; without high, all from low. */
+/* Appends the whole numbers from `low` to `high` or, if `high` is NULL, from `low` on. */
 static void whole_numbers(uint64_t low, const uint64_t *high, struct kvc_regex *out) {
     char from[24], to[24];
     const int least = snprintf(from, sizeof from, "%llu", (unsigned long long)low);
@@ -58,8 +58,8 @@ static void whole_numbers(uint64_t low, const uint64_t *high, struct kvc_regex *
     kvc_regex_put(out, ")");
 }
 
-/* Appends the numbers from low to high, which are at least 0; all but whole numbers have digits after the point.
- * Returns false if there are none. */
+/* Appends the numbers from `low` to `high`; both bounds are at least 0. If `whole` is true, appends only whole numbers.
+ * Numbers that are not whole have digits after the point. Returns false if there are no such numbers. */
 static bool numbers(struct bound low, struct bound high, bool whole, struct kvc_regex *out) {
     const uint64_t inner = low.at + low.exclusive; /* the least whole number */
     if (whole) {

@@ -77,7 +77,7 @@ enum kvc_status kvc_added_sort(struct kvc_tokenizer *tokenizer, struct kvc_error
 }
 
 /* Returns the first index in [low, high) whose text has a byte of at least `byte` at offset `depth`. All texts in the
- * range agree in front of that offset. */
+ * range are equal up to that offset. */
 static size_t added_bound(const struct kvc_tokenizer *tokenizer, const struct kvc_added_list *list, size_t low,
                           size_t high, size_t depth, int byte) {
     while (low < high) {

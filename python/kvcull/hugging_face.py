@@ -234,7 +234,7 @@ def _allowed(layer: CompressedLayer, rows: int, window: int, read: Optional[List
 
 
 def _attention(module, query, key, value, attention_mask, scaling=None, softcap=None, s_aux=None, **_options):
-    """The attention of transformers while a press is on."""
+    """Computes attention in place of transformers while a press is active."""
     press: Press = module._kvcull_press
     running: Optional[Running] = module._kvcull_running
     scaling, cap = scaling if scaling is not None else query.shape[-1] ** -0.5, float(softcap or 0)

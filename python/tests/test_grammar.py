@@ -1,4 +1,4 @@
-"""Grammars: what they say of texts, answers within them, and closing."""
+"""Grammars: the results of comparing texts with them, answers that match them, and closing."""
 import gc
 import json
 import re

@@ -308,7 +308,7 @@ def pipeline(bundled):
 def test_the_pipeline(pipe):
     full = pipe(TEXT, questions=ASKED, press=kvcull.press("full"), max_new_tokens=2)
     assert [answer.strip() for answer in full["answers"]] == ["48 21", "13 07"]
-    assert pipe(TEXT, questions=ASKED, max_new_tokens=2) == full  # without a press
+    assert pipe(TEXT, questions=ASKED, max_new_tokens=2) == full  # no press is active
     single = pipe(TEXT, question=ASKED[1], press=kvcull.press("full"), max_new_tokens=2)
     assert single == {"answer": full["answers"][1]}
     begun = pipe(TEXT, question=ASKED[0], answer_prefix=" 48", press=kvcull.press("full"), max_new_tokens=1)
@@ -339,7 +339,8 @@ def test_the_pipelines_answers_do_not_depend_on_each_other(pipe, spec):
 
 
 def test_the_pipeline_answers_as_the_engine(pipe, demo, model):
-    """A policy decides the same as in the engine on the same model: the answers after a compressed context agree."""
+    """A policy keeps the same entries as in the engine on the same model: the answers after a compressed context
+    agree."""
     for spec in ("knorm:budget=30", "snapkv:budget=40,window=8"):
         pressed = pipe(TEXT, questions=ASKED, press=kvcull.press(spec), max_new_tokens=3)["answers"]
         for asked, answer in zip(ASKED, pressed):

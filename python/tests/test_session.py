@@ -160,7 +160,7 @@ def test_batches_change_no_bit(model):
 
 
 def test_a_fork_continues_alone(model):
-    """Both go on with the bits of a session that was never forked, also in the middle of an answer."""
+    """Both sessions continue bit-identically to a session that was never forked, also in the middle of an answer."""
     session, same = model.session("snapkv:budget=40,window=8"), model.session("snapkv:budget=40,window=8")
     for one in (session, same):
         one.prompt(TEXT)

@@ -178,7 +178,7 @@ def _unit(found: Sequence[Cell]) -> str:
 
 def _against(found: List[Cell], name: str, title: str, caption: str, label: str,
              place: Callable[[Cell], Optional[float]], logarithmic: bool) -> Figure:
-    """Returns a figure of scores against one measure, with a panel for each task, length and way to ask."""
+    """Returns a figure of scores against one measure, with a panel for each task, length and question mode."""
     colours = _colours(found)
     keys = list(dict.fromkeys((one.task, one.length, one.question) for one in found))
 

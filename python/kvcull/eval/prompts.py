@@ -27,7 +27,7 @@ class Prompt:
     later: List[np.ndarray] = field(default_factory=list)
 
     def hash(self, which: int = 0) -> str:
-        """Returns a hash of the tokens up to and with a question."""
+        """Returns a hash of the tokens up to and including a question."""
         parts = [self.tokens, *self.later[:which]]
         return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()[:16]
 

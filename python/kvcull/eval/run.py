@@ -182,7 +182,7 @@ class Runner:
         kept, count = [], 0
         for index, sample in enumerate(task.samples(data, length)):
             if self.plan.samples and index >= self.plan.samples:
-                continue  # the record has been checked all the same
+                continue  # iterating has already checked the record
             count += 1
             if index % self.plan.shard[1] == self.plan.shard[0]:
                 kept.append((index, sample))
