@@ -1,5 +1,5 @@
-"""answers_client.py URL PACKAGE - the answers of scripts.py as the package's users get them: whole, and put together from a
-stream by the package's own code."""
+"""answers_client.py URL PACKAGE - the answers of scripts.py as users of the package get them: whole, and assembled from
+a stream by the package's own code."""
 import json
 import os
 import sys
@@ -18,7 +18,7 @@ def messages(i):
 
 
 def same(i, reasoning, content, calls, finish):
-    """Compares with script i. Calls are pairs of a name and the arguments' text."""
+    """Compares an answer with script i. `calls` are pairs of a name and the arguments' text."""
     _, _, wanted_reasoning, wanted_content, wanted_calls = SCRIPTS[i]
     assert (reasoning or '') == wanted_reasoning and (content or '') == wanted_content, (i, reasoning, content)
     assert [list(call) for call in calls] == [list(call) for call in wanted_calls], (i, calls)
@@ -50,7 +50,7 @@ def openai():
 
 
 def litellm():
-    os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'  # asks nobody but the server
+    os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'  # so that the package sends no request to other hosts
     import litellm
     for i in range(len(SCRIPTS)):
         fields = dict(model='openai/scripts', api_base=URL, api_key='none', messages=messages(i), tools=TOOLS, max_tokens=500)

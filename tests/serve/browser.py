@@ -1,5 +1,5 @@
-"""browser.py - Chromium for tests, spoken to over its debugging pipe: real keys, mouse and touch, with the page's own
-security policy in force."""
+"""browser.py - controls Chromium through its debugging pipe, for tests: real keys, mouse and touch, with the page's own
+security policy."""
 
 import base64
 import json
@@ -8,7 +8,7 @@ import select
 import subprocess
 import time
 
-LIMIT = 120  # seconds; what has not happened by then will not
+LIMIT = 120  # seconds; the limit of every wait
 KEYS = {
     'Enter': 13,
     'Tab': 9,
@@ -26,7 +26,7 @@ KEYS = {
 
 class Browser:
     def __init__(self, program, folder):
-        ours, theirs = os.pipe(), os.pipe()  # what it reads, what it writes
+        ours, theirs = os.pipe(), os.pipe()  # pipes from which the browser reads and to which it writes
 
         def wire():
             high = [os.dup(ours[0]), os.dup(theirs[1])]
@@ -59,7 +59,7 @@ class Browser:
         self.rest, self.count, self.answers, self.events = b'', 0, {}, []
 
     def read(self, seconds):
-        """Reads what has come, or waits for it."""
+        """Reads the browser's next messages; waits up to `seconds` for them."""
         if not select.select([self.into], [], [], seconds)[0]:
             return
         data = os.read(self.into, 1 << 20)
@@ -138,7 +138,7 @@ class Page:
         self.until("!window.old && document.readyState === 'complete'")
 
     def run(self, script):
-        """The value of an expression in the page; a promise is waited for."""
+        """Returns the value of an expression in the page. Waits for a promise."""
         result = self.call(
             'Runtime.evaluate', expression=script, returnByValue=True, awaitPromise=True, userGesture=True
         )
@@ -166,7 +166,7 @@ class Page:
         self.call('Input.insertText', text=text)
 
     def place(self, selector):
-        """The middle of an element, in sight, once that picture is on the screen."""
+        """Scrolls an element into view and returns its middle. Waits until the screen shows it."""
         return self.run(
             '''(async () => { const e = document.querySelector(%s); e.scrollIntoView({block: 'center'});
             for (let i = 0; i < 3; i++) await new Promise(requestAnimationFrame);
@@ -199,7 +199,7 @@ class Page:
             out.write(base64.b64decode(data))
 
     def complaints(self):
-        """What the browser has reported: exceptions, and what the page's policy refused."""
+        """Returns what the browser has reported: exceptions, and violations of the page's security policy."""
         said = []
         for event in self.browser.events:
             if event.get('sessionId') != self.session:

@@ -1,5 +1,5 @@
-"""bytes_model.py MODEL FOLDER - copies a model with a small vocabulary and makes its tokens bytes. The copy writes any text,
-without sense."""
+"""bytes_model.py MODEL FOLDER - copies a model with a small vocabulary and makes its tokens bytes. The copy can write
+any text, which makes no sense."""
 import json
 import os
 import shutil

@@ -1,4 +1,5 @@
-"""client.py - a client of the server in Python's standard library: requests, streams, and a list of cases."""
+"""client.py - a client of the server that needs only Python's standard library: requests, streams, and a list of test
+cases."""
 import http.client
 import json
 import subprocess
@@ -17,7 +18,7 @@ def case(function):
 
 
 def run():
-    """Runs all cases; the last line counts them."""
+    """Runs all cases. The last line of output is their number."""
     failed = 0
     for function in cases:
         try:
@@ -48,7 +49,7 @@ class Server:
         return http.client.HTTPConnection(self.host, self.port, timeout=120)
 
     def send(self, method, path, body=None, headers=None):
-        """The status, the headers and the body as bytes."""
+        """Returns the status, the headers and the body as bytes."""
         given = {} if body is None else {'Content-Type': 'application/json'}
         if self.key:
             given['Authorization'] = 'Bearer ' + self.key
@@ -64,7 +65,7 @@ class Server:
         return self.send('GET', path)
 
     def post(self, path, **fields):
-        """The answer of a request that must succeed."""
+        """Returns the answer to a request that must succeed."""
         status, _, data = self.send('POST', path, json.dumps(fields))
         assert status == 200, (status, data)
         return json.loads(data)
@@ -73,7 +74,7 @@ class Server:
         return self.post('/v1/completions', **fields)
 
     def refused(self, path, status, field, body=None, **fields):
-        """The error of a request that must be refused, which names the field."""
+        """Returns the error of a request that must be refused, and the headers. The error must name the field."""
         got, headers, data = self.send('POST', path, json.dumps(fields) if body is None else body)
         assert got == status, (got, status, data)
         error = json.loads(data)['error']
@@ -84,7 +85,7 @@ class Server:
         return error, headers
 
     def stream(self, path, **fields):
-        """The events of a stream, parsed; the last one must be [DONE]."""
+        """Returns the parsed events of a stream. The last one must be [DONE]."""
         connection = self.connect()
         connection.request('POST', path, json.dumps(dict(fields, stream=True)), {'Content-Type': 'application/json'})
         answer = connection.getresponse()
@@ -103,7 +104,7 @@ class Server:
 
 
 def together(functions):
-    """Runs them at the same time; their results in order."""
+    """Runs the functions at the same time. Returns their results in order."""
     results = [None] * len(functions)
 
     def call(i):
@@ -124,5 +125,5 @@ def together(functions):
 
 
 def program(arguments):
-    """What a command of the program prints, as JSON."""
+    """Runs a command of the program and returns its output, parsed as JSON."""
     return json.loads(subprocess.run(arguments, check=True, capture_output=True).stdout)

@@ -1,5 +1,5 @@
-"""lm_eval_client.py URL PROGRAM MODEL FOLDER - lm-eval asks the server with `local-completions`, on a small task of our
-own. What it finds must be what the program computes without a server, from the same tokens."""
+"""lm_eval_client.py URL PROGRAM MODEL FOLDER - runs lm-eval's `local-completions` against the server, on a small task
+made here. Its results must equal those that the program computes without a server from the same tokens."""
 import array
 import json
 import math
@@ -42,7 +42,7 @@ metric_list: [{{metric: exact_match}}]
 
 
 def make_task():
-    """Numbers said for several things, one of which is asked for: the others are the wrong choices."""
+    """Each text gives numbers for several things and asks for one of them. The other numbers are the wrong choices."""
     with open(model + '/words.json') as file:
         words = json.load(file)
     chance = random.Random(17)
@@ -63,7 +63,7 @@ def make_task():
 
 
 def logits(tokens):
-    """What the program alone computes: rows of float32."""
+    """Returns the logits that the program computes without a server: rows of float32."""
     out = folder + '/logits.safetensors'
     subprocess.run([binary, 'logits', '-m', model, '-q', '--kv-type', 'f16', '-o', out, '--tokens',
                     ','.join(map(str, tokens))], check=True, stdout=subprocess.DEVNULL)
@@ -81,7 +81,7 @@ def tokens_of(text):
 
 
 def likelihood(text, more):
-    """The logarithm of the probability that the text goes on so, and whether each of its tokens is the likeliest."""
+    """Returns the log probability of `more` after the text, and whether each token of `more` is the most likely one."""
     tokens, before = tokens_of(text + more), len(tokens_of(text))
     rows, total, greedy = logits(tokens), 0, True
     for row, token in zip(rows[before - 1:], tokens[before:]):

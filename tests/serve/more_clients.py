@@ -1,5 +1,5 @@
-"""more_clients.py URL BYTES PACKAGE - conversations, streams, defaults, structured answers and calls as the package's users
-have them. The server at BYTES can write any text."""
+"""more_clients.py URL BYTES PACKAGE - conversations, streams, defaults, structured answers and calls through the
+package's own interface. The server at BYTES can write any text."""
 import os
 import sys
 
@@ -9,7 +9,7 @@ URL, BYTES, QUESTIONS = sys.argv[1] + '/v1', sys.argv[2] + '/v1', ('the red kett
 
 
 def litellm():
-    os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'  # asks nobody but the server
+    os.environ['LITELLM_LOCAL_MODEL_COST_MAP'] = 'True'  # so that the package sends no request to other hosts
     import litellm
     fields = dict(model='openai/demo', api_base=URL, api_key='none', temperature=0)
     messages = []

@@ -1,4 +1,4 @@
-"""openai_client.py URL BYTES - what programs do with the openai package. The server at BYTES can write any text."""
+"""openai_client.py URL BYTES - typical uses of the openai package. The server at BYTES can write any text."""
 import asyncio
 import json
 import sys

@@ -1,4 +1,4 @@
-"""page_chat.py BROWSER URL FOLDER LOCKED - conversations at the page, as a user has them."""
+"""page_chat.py BROWSER URL FOLDER LOCKED - conversations on the page, with a user's keys and clicks."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ def said(page):
 
 
 def click(page, label, last=True):
-    """Clicks the last, or the first, button with this text."""
+    """Clicks the last button with this text or, if `last` is false, the first one."""
     page.run(
         '''window.chosen && chosen.removeAttribute('data-chosen');
         window.chosen = [...document.querySelectorAll('button')]
@@ -142,7 +142,7 @@ def several(cases, page):
 
 
 def elsewhere(cases, page):
-    """A policy that is written goes with the question, and the focus stays where the user has put it."""
+    """A question is sent with the policy that was typed, and the focus stays where the user has put it."""
     page.run("document.querySelector('#chat-policy .spec').select()")
     page.type('streaming:budget=40,sinks=2')
     page.run("window.talks = stream()")
@@ -257,7 +257,7 @@ def sight(cases, page):
 
 
 def locked(cases, page):
-    """A server with keys: the page asks for one, and works with it."""
+    """If the server needs a key, the page asks for one and uses it."""
     page.until("!byId('lock').hidden")
     cases.that('a key is asked for', page.run("document.activeElement.id") == 'key' and text(page, '#wrong') != '')
     page.type('wrong')

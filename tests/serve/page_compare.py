@@ -11,7 +11,7 @@ QUESTION = (
     + 'question : the magic number for lantern'
 )
 
-# What each side forecasts and what it then holds must be equal: methods of every stage, alone and joined.
+# Pairs of policies for the two sides. Each side's forecast must equal what it then holds.
 PAIRS = [
     ('snapkv:budget=64', 'streaming:budget=48'),
     ('full', 'h2o:budget=40'),
@@ -28,7 +28,7 @@ def field(side):
 
 
 def write(page, side, policy):
-    """Writes a policy by the keyboard."""
+    """Types a policy."""
     page.run("document.querySelector('%s').select(); document.querySelector('%s').focus()" % (field(side), field(side)))
     page.type(policy)
 
@@ -38,7 +38,7 @@ def token(side, at):
 
 
 def forecast(page, index, policy):
-    """Waits for the forecast of this policy and the question as they are."""
+    """Waits for the forecast of this policy for the current question, and returns it."""
     page.until("sides[%d].policy.said && sides[%d].policy.said.kv === %s" % (index, index, json.dumps(policy)))
     return page.run("sides[%d].policy.said" % index)
 
@@ -151,7 +151,7 @@ def slider(cases, page):
 
 
 def tokens(cases, page):
-    """Every way to a token, and what is said of it."""
+    """Selects tokens by mouse, keyboard and touch, and checks the description that the page shows."""
     write(page, 'a', 'snapkv:budget=64')
     write(page, 'b', 'streaming:budget=48')
     page.click('#duel-send')
@@ -225,7 +225,7 @@ def tab_to(page, selector):
 
 
 def only_keys(cases, page):
-    """From the chat to a token that is lost, without a pointer."""
+    """Goes from the chat to a lost token with the keyboard only."""
     page.run("scrollTo(0, 0); document.activeElement.blur()")
     cases.that('Tab: the view', tab_to(page, '#go-compare'))
     page.key('Enter')

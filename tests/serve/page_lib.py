@@ -1,12 +1,11 @@
-"""page_lib.py - shared by the tests of the page: a case that fails is printed, and what the page asks can be answered
-by the test."""
+"""page_lib.py - shared by the tests of the page: prints failed cases, and lets a test answer the page's requests."""
 
 import sys
 
 from browser import Browser, Page
 
-# In the page: what it asks is kept in `asked`; `instead`, unless null, answers in place of the server; stream() makes
-# an answer that gives what is put into it, until it is closed or fails.
+# Runs in the page. `asked` collects the page's requests. `instead`, unless null, answers them in place of the server.
+# stream() makes an answer that sends what is put into it, until it is closed or fails.
 WATCH = '''
 window.asked = []; window.instead = null; window.seen = [];
 window.fetch = ((real) => (path, options) => {
@@ -48,7 +47,7 @@ class Cases:
 
 
 def begun(page):
-    """Waits until the page has asked what the server is, and watches what it asks from here on."""
+    """Waits until the page has loaded the server's data, then records its further requests."""
     page.until("document.documentElement.dataset.ready === 'yes'")
     page.run(WATCH)
 
@@ -58,7 +57,7 @@ def ended(page):
 
 
 def say(page, text):
-    """Sends a message as a user does, by the keyboard."""
+    """Types a message and sends it with Enter."""
     page.run("document.getElementById('ask').focus()")
     page.type(text)
     page.key('Enter')
@@ -74,7 +73,8 @@ def text(page, selector):
 
 
 def start(run):
-    """Runs run(cases, page maker, the page's address, folder) with the command line's browser, address and folder."""
+    """Calls run(cases, page maker, the page's address, folder) with the browser, address and folder of the command
+    line."""
     cases, browser = Cases(), Browser(sys.argv[1], sys.argv[3] + '/profile')
     try:
         run(cases, lambda *a, **k: Page(browser, *a, **k), sys.argv[2], sys.argv[3])

@@ -31,7 +31,7 @@ def held(cache):
 
 
 def axe_file():
-    """axe-core, if a package of Python has brought it."""
+    """Returns the file of axe-core if a Python package contains it."""
     for package in ('axe_core_python', 'axe_playwright_python'):
         spec = importlib.util.find_spec(package)
         for root in spec.submodule_search_locations if spec else []:
@@ -61,7 +61,7 @@ def looked_at(cases, page, name):
 
 
 def by_keyboard(cases, page, name):
-    """Everything is reached by Tab, and shows that it has the focus."""
+    """Tab reaches every control, and each control shows that it has the focus."""
     page.run("document.activeElement.blur(); scrollTo(0, 0); window.left = new Set(looks.stops()); window.blind = []")
     for _ in range(page.run('left.size') + 3):
         page.key('Tab')
@@ -115,7 +115,7 @@ def run(cases, open_page, url, folder):
     for wide, high in ((1280, 900), (390, 844)):
         for dark in (False, True):
             one(cases, open_page, url, wide, high, dark)
-    narrow = open_page(url + '#compare', 320, 700)  # as with 400 % zoom
+    narrow = open_page(url + '#compare', 320, 700)  # the width at 400 % zoom
     begun(narrow)
     looked_at(cases, narrow, 'compare-320-light')
 

@@ -1,4 +1,4 @@
-"""page_markdown.py BROWSER URL FOLDER - answers in Markdown, from models that mean well and from others."""
+"""page_markdown.py BROWSER URL FOLDER - answers in Markdown, harmless and hostile."""
 
 import json
 
@@ -26,7 +26,7 @@ if (a < b && *p) /* <b> */
 - [x] done
 '''
 
-# HTML and addresses that must not become elements which load or run something.
+# HTML and addresses that must not become elements that load or run something.
 EVIL = [
     '<script>hacked = 1</script>',
     '<img src=x onerror="hacked = 1">',
@@ -103,7 +103,7 @@ ALLOWED = set(
 
 
 def answer(page, content):
-    """Has the page show an answer that a server would send in pieces."""
+    """Makes the page show an answer that arrives in pieces."""
     page.run(
         "document.getElementById('anew').click(); document.getElementById('ask').value = ''; window.talks = stream()"
     )
@@ -163,7 +163,7 @@ def hostile(cases, page):
 
 
 def without(cases, open_page, url):
-    """The library is taken away before the page's own script runs."""
+    """Removes the Markdown library before the page's own script runs."""
     page = open_page('about:blank')
     page.call(
         'Page.addScriptToEvaluateOnNewDocument', source="Object.defineProperty(window, 'marked', {value: undefined})"

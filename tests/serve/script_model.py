@@ -1,6 +1,6 @@
-"""script_model.py FOLDER - writes a model that answers with texts from scripts.py, token by token. Its tokens are the bytes,
-control tokens, and the pieces of the texts, each of which has only one successor. The last token of the prompt says
-which text comes: scripts.begin(i)."""
+"""script_model.py FOLDER - writes a model that answers with texts from scripts.py, token by token. Its tokens are the
+bytes, control tokens, and pieces of the texts. Each piece has only one successor. The last token of the prompt,
+scripts.begin(i), selects the text."""
 import array
 import json
 import os
@@ -29,14 +29,14 @@ def token(text, control):
 
 
 def pieces(text, draw):
-    """The ids of new tokens that make up the text: random pieces of its bytes that no token has yet."""
+    """Divides the text into random pieces that no token has yet. Makes a token of each piece and returns the ids."""
     text, names, at = spelled(text.encode()), [], 0
     while at < len(text):
         size = draw.randint(2, 9)
         while at + size < len(text) and (text[at:at + size] in vocab or text[at:at + size] in names):
             size += 1
         name = text[at:at + size]
-        if name in vocab or name in names:  # the end has come: join it with the piece before
+        if name in vocab or name in names:  # the last piece is a token already: join it with the piece before
             name = names.pop() + name
         names.append(name)
         at += size
@@ -92,7 +92,7 @@ for name, value in (('config', config), ('tokenizer', {
         ('tokenizer_config', {'bos_token': '<s>', 'eos_token': '</s>', 'pad_token': '<pad>'})):
     with open(os.path.join(folder, name + '.json'), 'w') as file:
         json.dump(value, file)
-with open(os.path.join(folder, 'chat_template.jinja'), 'w') as file:  # the last message is the number of the script
+with open(os.path.join(folder, 'chat_template.jinja'), 'w') as file:  # the last message is the script's number
     file.write('{%- for t in tools or [] %}{{ t.function.name }} {% endfor %}')
     file.write("{%- for m in messages if m.tool_calls and form == 'args' %}[TOOL_CALLS]f[ARGS]{}{% endfor %}")
     for i, (end, *_) in enumerate(SCRIPTS):

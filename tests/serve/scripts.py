@@ -1,6 +1,6 @@
-"""scripts.py - answers of models in all forms that the server knows: how the prompt ends, the answer's tokens (a text is cut
-at random; control tokens are their own), the reasoning, the content, and the calls. Two functions may be called: add,
-stop."""
+"""scripts.py - answers of models in all forms that the server knows. A script has the end of the prompt, the answer,
+the reasoning, the content, and the calls. The answer's text is cut into tokens at random; each control token is one
+token. The functions `add` and `stop` may be called."""
 CONTROL = ['<|channel|>', '<|message|>', '<|constrain|>', '<|call|>', '<|end|>', '<|return|>', '[TOOL_CALLS]', '[ARGS]', '<|python_tag|>',
            '<|START_ACTION|>', '<|END_ACTION|>', '<|tool_call|>', '[THINK]', '[/THINK]', '<unrelated>']
 CITY = '{"city": "Zürich \\u00e9\\ud83d\\ude00", "days": [1, 2, {"a": null}], "note": "</tool_call> \\"<think>\\""}'
@@ -46,5 +46,5 @@ SCRIPTS = [
 
 
 def begin(i):
-    """A blank token at the end of the prompt, after which script i comes."""
+    """The blank token at the end of the prompt that selects script i."""
     return '\n' + ''.join(' \t'[i >> bit & 1] for bit in range(6))

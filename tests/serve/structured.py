@@ -1,4 +1,4 @@
-"""structured.py - a class of pydantic that clients ask for, and a check of what they get."""
+"""structured.py - a pydantic class that clients request as the answer's form, and a check of the answers."""
 from typing import List, Literal, Optional
 
 from pydantic import BaseModel, Field

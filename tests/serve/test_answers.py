@@ -1,4 +1,4 @@
-"""test_answers.py URL - answers of models in the forms of their families: the parts of each message, whole, streamed, and cut
+"""test_answers.py URL - answers in the form of each model family: the parts of each message, whole, streamed, and cut
 at every token."""
 import sys
 
@@ -41,7 +41,7 @@ def one_call():
 
 @case
 def cut():
-    """An answer that is cut at any token is the beginning of the whole one; its stream says the same."""
+    """An answer that is cut at any token is the beginning of the whole answer, also as a stream."""
     for i, (_, text, reasoning, content, calls) in enumerate(SCRIPTS):
         if content.startswith('{"name'):
             continue
@@ -87,7 +87,7 @@ def thoughts_in_content():
 
 @case
 def grammar_ends_thoughts():
-    """A grammar leaves no room for thoughts, so the prompt ends those that it has opened."""
+    """A grammar leaves no room for thoughts, so the server closes thoughts that the prompt has opened."""
     def ending(i, **fields):
         return ''.join(ask(**script(i, max_tokens=1, return_held=True, **fields))['prompt_pieces'])
     opened, channels, other = SCRIPTS.index(next(s for s in SCRIPTS if s[0] == '<think>\n')), next(

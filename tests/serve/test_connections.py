@@ -1,4 +1,4 @@
-"""test_connections.py URL WHAT [MOST PID] - as many idle connections as the server takes, and one more."""
+"""test_connections.py URL WHAT [MOST PID] - opens as many idle connections as the server accepts, and one more."""
 import contextlib
 import resource
 import select
@@ -11,7 +11,7 @@ server, what = Server(sys.argv[1]), sys.argv[2]
 
 
 def closed(connection):
-    """Whether the server has closed it; waits for what must come."""
+    """Waits for data or the end. Returns whether the server has closed the connection."""
     try:
         return connection.recv(1) == b''
     except ConnectionError:
@@ -23,25 +23,26 @@ def connect(source='127.0.0.1'):
 
 
 def resident():
-    """Bytes that the server's process has."""
+    """Returns the resident bytes of the server's process."""
     with open('/proc/%s/status' % sys.argv[4]) as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith('VmRSS'))
 
 
 def answered():
-    """Whether it answers now; a connection too many is closed instead."""
+    """Returns whether the server answers a request. Beyond its limit, it closes the connection instead."""
     with contextlib.suppress(ConnectionError):
         return len(server.complete(prompt='the', max_tokens=4)['choices']) == 1
 
 
 def connections(count):
-    """Whether it has so many, with the one that asks."""
+    """Returns whether the server has this many connections, including that of this request."""
     with contextlib.suppress(ConnectionError):
         return server.metric('connections') == count
 
 
 def refused(stack):
-    """Whether one more is closed. It stays open where the server took it, or has not come to it."""
+    """Returns whether the server closes one more connection. It stays open if the server has accepted it or has not
+    seen it yet."""
     connection = stack.enter_context(connect())
     poll = select.poll()
     poll.register(connection, select.POLLIN)
@@ -61,7 +62,7 @@ def idle():
             if len(idlers) % 2:  # some have begun a request
                 idlers[-1].sendall(b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nX-Slow: ')
             if len(idlers) % 500 == 0 or len(idlers) == most - 1:
-                until(answered)  # others are served, at the end by the one connection that is left
+                until(answered)  # other clients are served, at last through the only free connection
         until(lambda: connections(most))
         each = (resident() - before) / most
         print('%.1f KiB each' % (each / 1024))
@@ -72,7 +73,7 @@ def idle():
             connection.close()
         until(answered)
         assert server.metric('connections_refused_total') >= 2
-        idlers[8].sendall(b'x\r\n\r\n')  # whoever was there first is answered still
+        idlers[8].sendall(b'x\r\n\r\n')  # earlier connections still get answers
         assert idlers[8].recv(12) == b'HTTP/1.1 415'
     until(lambda: connections(1))
     assert answered()
@@ -84,7 +85,7 @@ def each():
         until(lambda: connections(6))
         with connect('127.0.0.2') as one_too_many:
             assert closed(one_too_many)
-        assert answered()  # others are not meant
+        assert answered()  # the limit does not apply to other addresses
         idlers[0].sendall(b'GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n')
         assert idlers[0].recv(12) == b'HTTP/1.1 200'
 

@@ -1,4 +1,5 @@
-"""test_families.py URL TEMPLATE - calls and thoughts with a real model's chat template, and a model that writes any text."""
+"""test_families.py URL TEMPLATE - calls and thoughts with a real model's chat template; the model can write any
+text."""
 import re
 import sys
 
@@ -31,7 +32,7 @@ def required():
 
 
 def round_trip():
-    """A call and its result go back to the template."""
+    """The template gets a call and its result in the next request."""
     function = {'type': 'function', 'function': {'name': 'size', 'description': 'd', 'parameters': {
         'type': 'object', 'properties': {}}}}
     call = {'id': 'abcdefghi', 'type': 'function', 'function': {'name': 'size', 'arguments': '{"x": 17}'}}
@@ -60,7 +61,7 @@ def thoughts():
 test_tools.BASE = {'temperature': 1.0, 'max_tokens': 600}
 if FAMILY:
     case(required)
-    if FAMILIES[FAMILY] != 'granite':  # whose template does not write calls
+    if FAMILIES[FAMILY] != 'granite':  # families whose templates do not write calls
         case(round_trip)
 case(thoughts)
 run()

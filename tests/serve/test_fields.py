@@ -1,5 +1,5 @@
-"""test_fields.py URL WHAT [TEMPLATE] - what the server makes of fields that ask for nothing, of names it does not know, of
-messages as it wrote them, and how long answers get."""
+"""test_fields.py URL WHAT [TEMPLATE] - fields without effect, unknown names, the server's own messages in later
+requests, and the lengths of answers."""
 import json
 import sys
 
@@ -16,7 +16,7 @@ def chat(**fields):
 
 
 def prompt_of(messages, **fields):
-    """The text that the template made of them."""
+    """Returns the text that the template made of the messages."""
     return ''.join(chat(messages=messages, max_tokens=1, return_held=True, **fields)['choices'][0]['prompt_pieces'])
 
 
@@ -70,7 +70,7 @@ def names():
 
 
 def own_answer():
-    """What the server wrote is a message of the next request, whole."""
+    """A message that the server wrote can be a message of the next request, unchanged."""
     messages = list(HELLO)
     for _ in range(3):
         messages.append(chat(messages=messages)['choices'][0]['message'])
@@ -85,7 +85,8 @@ def own_answer():
 
 
 def penalties():
-    """Beside OpenAI's formula, over log probabilities of the model after each token: differences of logits."""
+    """Compares with OpenAI's formula, applied to the model's log probabilities after each token, because only
+    differences of logits matter."""
     prompt = server.post('/tokenize', content='the red kettle and the', add_special=True)['tokens']
     ids = {}
     for frequency, presence in ((1.5, 0), (0, 2), (0.5, 0.5)):
@@ -173,14 +174,15 @@ CONTEXT = 400
 
 
 def without_a_limit():
-    """Alone it gets what the context leaves; its prefix is that of an answer with a limit."""
+    """An answer alone on the server fills the context. It begins like an answer with a limit."""
     ids = server.complete(prompt='the', **GREEDY)['choices'][0]['token_ids']
     assert len(ids) == CONTEXT - server.complete(prompt='the', max_tokens=0)['usage']['prompt_tokens']
     assert ids[:40] == server.complete(prompt='the', max_tokens=40, **GREEDY)['choices'][0]['token_ids']
 
 
 def many_at_once():
-    """Each would take all that there is: some end early, with the tokens that they have alone; none fails."""
+    """Each answer alone would take all memory. Together, some end early, but with the tokens of a run alone; none
+    fails."""
     alone = [server.complete(prompt='the' + ' red' * i, **GREEDY)['choices'][0] for i in range(5)]
     most = [0]
 
@@ -207,7 +209,7 @@ def many_at_once():
 
 
 def with_a_limit():
-    """Who says how much gets it, whoever else has no limit."""
+    """An answer with a limit reaches it, whatever other answers have no limit."""
     def ask(i):
         fields = {} if i % 2 else {'max_tokens': 150}
         got = server.complete(prompt='the' + ' red' * i, **GREEDY, **fields)['choices'][0]
@@ -252,7 +254,7 @@ def templated():
 
 
 def as_transformers(template, messages):
-    """As transformers renders it, or what it says of them."""
+    """Renders the messages as transformers does. Raises an exception if the template refuses them."""
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -266,7 +268,7 @@ def as_transformers(template, messages):
 
 
 def with_texts(messages):
-    """The same messages, with an empty text in place of null."""
+    """Returns the messages with an empty text in place of each null."""
     return [{**m, 'content': ''} if m.get('content', '') is None else m for m in messages]
 
 
@@ -278,7 +280,7 @@ def calls_without_content():
         call = {'id': 'call12345', 'type': 'function', 'function': function}
         messages = [{'role': 'user', 'content': 'a'}, {'role': 'assistant', 'tool_calls': [call], **more},
                     {'role': 'tool', 'content': '3', 'tool_call_id': 'call12345', 'name': 'f'}]
-        for given in (messages, with_texts(messages)): # where a template cannot read null, it gets an empty text
+        for given in (messages, with_texts(messages)): # a template that cannot read null gets an empty text
             try:
                 wanted = as_transformers(template, given)
                 break

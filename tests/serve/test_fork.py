@@ -1,4 +1,4 @@
-"""test_fork.py URL [CASE] - cache_prompt "fork", on a server with --cache-prompt, whose policy evicts."""
+"""test_fork.py URL [CASE] - cache_prompt "fork", on a server with --cache-prompt and a policy that evicts."""
 import sys
 
 from client import Server, case, run, until
@@ -18,7 +18,7 @@ prompts = [text + tokens_of(question) for question in ('question : the magic num
 
 
 def ask(prompt, **fields):
-    """The hash of the answer, and how many tokens were not computed again."""
+    """Returns the hash of the answer's logits, and the number of cached prompt tokens."""
     got = server.complete(prompt=prompt, **{**FIELDS, **fields})
     return got['choices'][0]['logits_hash'], got['usage']['prompt_tokens_details']['cached_tokens']
 
@@ -31,7 +31,7 @@ def refused(**fields):
 def questions():
     refused()
     refused(stream=True)
-    ask(prompts[0], cache_prompt=False) # which keeps nothing
+    ask(prompts[0], cache_prompt=False) # caches no session
     refused()
     assert server.metric('kept_sessions') == 0
     ask(text, max_tokens=0) # the server keeps this session after it has sent the answer
@@ -46,9 +46,9 @@ def questions():
     assert several['choices'][0]['logits_hash'] == first[0][0]
     fresh, cached = ask(prompts[0], cache_prompt=False)
     assert cached == 0 and fresh != first[0][0]
-    assert ask(prompts[0]) == first[0] # the session itself has the same answer, and goes on
+    assert ask(prompts[0]) == first[0] # the session itself gives the same answer and is continued
     refused()
-    assert ask(prompts[1], kv='full', cache_prompt='fork')[1] == 0 # no bit depends on what is kept
+    assert ask(prompts[1], kv='full', cache_prompt='fork')[1] == 0 # `full` needs no cached session
 
 
 def what_it_is():

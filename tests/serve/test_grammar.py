@@ -1,5 +1,5 @@
-"""test_grammar.py URL WHAT - answers that must match a regular expression or a JSON schema. The model `words` has whole words
-as tokens, the model `bytes` can write any text."""
+"""test_grammar.py URL WHAT - answers that must match a regular expression or a JSON schema. The tokens of the model
+`words` are whole words; the model `bytes` can write any text."""
 import json
 import re
 import sys
@@ -17,7 +17,7 @@ HELLO = [{'role': 'user', 'content': 'the red kettle'}]
 
 
 def ask(path, **fields):
-    """The choices of an answer, each with its text in the member text."""
+    """Returns the choices of an answer. The member `text` of each has its text."""
     prompt = {'prompt': 'the red kettle'} if path == COMPLETIONS else {'messages': HELLO}
     got = server.post(path, **{**prompt, 'max_tokens': 60, 'return_token_ids': True, **fields})
     for choice in got['choices']:
@@ -26,7 +26,7 @@ def ask(path, **fields):
 
 
 def streamed(path, **fields):
-    """The same from a stream."""
+    """Like `ask`, from a stream."""
     prompt = {'prompt': 'the red kettle'} if path == COMPLETIONS else {'messages': HELLO}
     choices = {}
     for event in server.stream(path, **{**prompt, 'max_tokens': 60, 'return_token_ids': True, **fields}):
@@ -60,7 +60,7 @@ def words_match():
             for choice in ask(path, regex=pattern, **sampling):
                 assert re.fullmatch(pattern, choice['text']) and choice['finish_reason'] == 'stop', choice
     texts = {choice['text'] for choice in ask(CHAT, regex='[a-z]+( [a-z]+){2}', n=16)}
-    assert len(texts) > 4, texts  # drawn, not always the same
+    assert len(texts) > 4, texts  # the answers are drawn, so they differ
 
 
 def an_answer_that_matches_anyway_is_the_same():
@@ -103,7 +103,7 @@ def beside_other_fields():
         chat = path == CHAT
         assert len(bound['content'] if chat else bound['tokens']) == 2
         first = [one['content'][0]['top_logprobs'] if chat else one['top_logprobs'][0] for one in (free, bound)]
-        assert first[0] == first[1], first  # of all tokens, the impossible ones included
+        assert first[0] == first[1], first  # log probabilities also cover tokens that the grammar refuses
     assert ask(COMPLETIONS, guided_regex=pattern, seed=4)[0]['text'] == plain
     assert ask(COMPLETIONS, structured_outputs={'regex': pattern}, seed=4)[0]['text'] == plain
     assert ask(COMPLETIONS, regex='', seed=4)[0]['text'] == ask(COMPLETIONS, seed=4)[0]['text']
@@ -129,7 +129,7 @@ def others_change_nothing():
 
 
 def cached_sessions():
-    prompt = server.post('/tokenize', content='golden lemon', add_special=True)['tokens']  # no other request has it
+    prompt = server.post('/tokenize', content='golden lemon', add_special=True)['tokens']  # used only here
     for turn in range(3):
         fields = dict(prompt=prompt, regex='( [a-z]+){3}', seed=turn, max_tokens=20, return_token_ids=True)
         fresh, cached = [server.complete(**fields, cache_prompt=way) for way in (False, True)]
@@ -155,7 +155,7 @@ def patterns_are_refused():
 
 
 def patterns_with_no_end_in_sight():
-    """Patterns whose refusals take exponential time give an answer all the same; the server goes on."""
+    """Patterns whose comparisons would take exponential time still give an answer, and the server continues."""
     for pattern in ('(?:a|b|[a-z ]|[a-z ]{2})*@', '(?:[a-z ]*[a-z ]*)*@'):
         choice = ask(COMPLETIONS, regex=pattern, max_tokens=400)[0]
         assert choice['finish_reason'] == 'length' and re.fullmatch('[a-z ]+', choice['text']), choice
@@ -189,7 +189,7 @@ def valid(text, schema):
 
 
 def formats(schema):
-    """All ways to ask for the schema."""
+    """Every field that can give a schema."""
     return ({'response_format': {'type': 'json_schema', 'json_schema': {'name': 'a', 'strict': True, 'schema': schema}}},
             {'response_format': {'type': 'json_schema', 'schema': schema}}, {'json_schema': schema},
             {'json_schema': json.dumps(schema)}, {'guided_json': schema}, {'structured_outputs': {'json': schema}},
@@ -242,7 +242,7 @@ def choices_of_texts():
 
 
 def texts_of_many_bytes():
-    """Characters of several tokens: whole ones, in a stream, too."""
+    """Characters of several tokens arrive whole, also in a stream."""
     for pattern in ('[à-ã]{3}', '€[^a-z]{4}', '[😀-😃]{2}', '([а-я]{2}|語){3}'):
         for choice in streamed(COMPLETIONS, regex=pattern, seed=6, n=4) + ask(COMPLETIONS, regex=pattern, temperature=0):
             assert re.fullmatch(pattern, choice['text']) and choice['finish_reason'] == 'stop', (pattern, choice)

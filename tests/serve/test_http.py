@@ -1,5 +1,5 @@
-"""test_http.py URL [LOG] - requests that can be read in more than one way, names of models, HEAD, pages of other
-sites and compressed bodies; with a LOG what the server writes there."""
+"""test_http.py URL [LOG] - ambiguous requests, names of models, HEAD, pages of other sites, and compressed bodies. With
+LOG, only the lines that the server writes to that file."""
 import gzip
 import json
 import re
@@ -12,19 +12,20 @@ from client import Server, case, cases, run
 server, log = Server(sys.argv[1]), sys.argv[2:]
 COMPLETIONS, CHAT = '/v1/completions', '/v1/chat/completions'
 PROMPT = b'{"prompt":"the","max_tokens":1}'
-# What follows on the connection: answered by 204 where it was taken for a request of its own.
+# Bytes sent after a request. If the server reads them as a separate request, it answers 204.
 LAST = b'OPTIONS /health HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
 
 def statuses(data):
-    """The statuses of the answers to these bytes and to LAST behind them; in place of that None: it was closed."""
+    """Sends these bytes, then LAST, and returns the statuses of the answers. If LAST is answered, its 204 is left out;
+    otherwise the list ends with None, because the server closed the connection."""
     answer = b''
     with socket.create_connection((server.host, server.port), timeout=60) as connection:
         try:
             connection.sendall(data + LAST)
             while more := connection.recv(1 << 16):
                 answer += more
-        except ConnectionError: # it closed before it had read all
+        except ConnectionError: # the server closed the connection before it had read everything
             pass
     got = [int(status) for status in re.findall(rb'HTTP/1\.[01] ([0-9]+) [A-Z]', answer)]
     return got[:-1] if got[-1:] == [204] else got + [None]
@@ -40,8 +41,8 @@ def get(*lines):
 
 
 def refused(data, wanted=400):
-    """What follows is dropped. (libmicrohttpd 0.9.75 writes the head of a refusal of its own twice; 1.0 refuses an
-    unknown Transfer-Encoding with 501.)"""
+    """Checks that the server refuses the bytes and ignores what follows them. (libmicrohttpd 0.9.75 writes the head of
+    its own refusals twice; 1.0 refuses an unknown Transfer-Encoding with 501.)"""
     got = statuses(data)
     assert got in ([wanted, None], [wanted, wanted, None], [501, None]), (data, got)
 
@@ -104,7 +105,7 @@ def lines_and_targets():
     refused(get(b'GET /health HTTP/2.0', host), 505)
     for line in (b'GET\t/metrics\tHTTP/1.1', b'GET /metrics\0x HTTP/1.1', b'GET\0 /metrics HTTP/1.1',
                  b'GET /metrics HTTP/1.1\0'):
-        got = statuses(get(line, host))  # libmicrohttpd does not answer to all of these
+        got = statuses(get(line, host))  # libmicrohttpd does not answer all of these
         assert got in ([400, None], [None]), (line, got)
     for path in (b'/v1/../metrics', b'/v1/%2e%2e/metrics', b'/v1%2fmodels', b'/v1%2Fmodels', b'//metrics', b'/metrics/',
                  b'/./metrics', b'/metrics;x', b'/METRICS', b'/v1\\models', b'/metrics%20', b'/metrics%2500',
@@ -166,7 +167,7 @@ def compressed_bodies():
 
 @case
 def other_origins():
-    """A page of an origin that --cors-origin names may read answers, after asking; others may not."""
+    """Pages of origins that --cors-origin names may read answers after a preflight request; other pages may not."""
     asks = {'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'authorization,content-type,x-a'}
     for origin, wanted in (('https://app.example', 'https://app.example'),
                            ('http://localhost:3000', 'http://localhost:3000'),
@@ -185,7 +186,7 @@ def other_origins():
 
 @case
 def plain_messages():
-    """Clients are told in plain words, not in those of a library."""
+    """Error messages are plain and do not quote a library."""
     for body, wanted in ((b'{"prompt":"\\u0000"}', r'line 1, column \d+: .*NUL'), (b'{"prompt":"a"', 'ends too early'),
                          (b'{"prompt":"a"} x', 'follows its end'), (b'{"prompt":"\xff"}', 'UTF-8'),
                          (b'{"prompt":"a","prompt":"b"}', 'twice'), (b'{"a\\u0000b":1}', 'NUL'),
@@ -198,7 +199,7 @@ def plain_messages():
 
 
 def logged(ask):
-    """The line that the log gets for this request. It may come after the answer."""
+    """Returns the line that the server logs for this request. The line may appear after the answer."""
     def lines():
         with open(log[0]) as file:
             return file.read().splitlines()
@@ -213,7 +214,7 @@ def logged(ask):
 
 
 def log_of_requests():
-    """One line for each request, which no request can make more of, and which tells nothing of what it says."""
+    """Each request gets exactly one line, whatever bytes it has, and the line shows nothing of its contents."""
     secret, host = 'kettle', b'Host: localhost'
     when, tokens = r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ', r' in=\d+ cached=0 out=%d first=\d+\.\d{3}'
     for ask, wanted in (

@@ -17,7 +17,7 @@ def keys():
 # ---- the methods ----
 
 def methods():
-    """Beside `kvcull info methods`."""
+    """Compares the server's list with `kvcull info methods`."""
     status, headers, data = server.get('/kvcull')
     got = json.loads(data)
     assert status == 200 and headers['Content-Type'] == 'application/json'
@@ -43,7 +43,7 @@ def words(count):
 
 
 def progress_of(events, index=0):
-    """The progress of one answer: checked against the order of events and each other."""
+    """Returns the progress reports and the other events of one answer, and checks their order and values."""
     own = [event for event in events if event['choices'] and event['choices'][0]['index'] == index]
     told = [event['prompt_progress'] for event in own if 'prompt_progress' in event]
     texts = [event['choices'][0] for event in own if 'prompt_progress' not in event]
@@ -78,7 +78,7 @@ def progress():
 
 
 def progress_of_cached_prompts():
-    """What a cached session held counts as processed from the beginning."""
+    """Prompt tokens of a cached session count as processed from the beginning."""
     fields = dict(max_tokens=2, temperature=0, kv='full', cache_prompt=True, return_progress=True)
     first = progress_of(server.stream('/v1/completions', prompt=words(300), **fields))[0]
     second = progress_of(server.stream('/v1/completions', prompt=words(300) + ' ' + words(300), **fields))[0]
@@ -120,14 +120,14 @@ def check_forecast(kv, prompt, tokens, exact):
 
 
 def forecasts():
-    """Every method, with several budgets and lengths: the bytes that the server then holds."""
+    """For every method, with several budgets and lengths, the forecast equals the bytes that the server then holds."""
     names = [method['name'] for method in json.loads(server.get('/kvcull')[2])['methods']]
     policies = [name + rest for name in names for rest in (':budget=48', ':budget=300', ':budget=10%', '')]
     policies += ['snapkv:budget=64+window:budget=40', 'adakv:budget=64+quest:budget=32', 'fastkv:budget=50+hsa:budget=20']
     lengths, exact, tried = ((5, 2), (60, 40), (300, 1), (700, 30), (250, 70)), [], 0
     for i, kv in enumerate(policies):
         if server.send('POST', FORECAST, json.dumps({'kv': kv, 'prompt_tokens': 100}))[0] != 200:
-            continue  # it needs another option, or has no budget
+            continue  # the method needs another option, or has no budget
         for n in (i, i + 1):
             prompt, tokens = lengths[n % len(lengths)]
             check_forecast(kv, [20 + (7 * k) % 300 for k in range(prompt)], tokens, exact)
@@ -136,7 +136,7 @@ def forecasts():
 
 
 def forecasts_of_prompts():
-    """The prompt as messages, as text and as a number is the same."""
+    """A prompt has the same forecast as messages, as text, as tokens and as a number of tokens."""
     tools = [{'type': 'function', 'function': {'name': 'f', 'parameters': {'type': 'object'}}}]
     for fields in ({'messages': [{'role': 'user', 'content': words(60)}]},
                    {'messages': [{'role': 'user', 'content': 'a'}], 'tools': tools, 'tool_choice': 'required'},
@@ -200,7 +200,7 @@ def lost_of(kv, prompt, tokens, **more):
 
 
 def check_lost(choice, tokens):
-    """What is lost is held by no list, and the layers add up to what is held."""
+    """Checks that no list holds a lost token, and that the layers' counts add up to the percentage held."""
     lost, held, layers = choice['lost'], choice['held'], choice['layers']
     assert len(lost) == len(held) == tokens and len(layers) == LAYERS and {len(layer) for layer in layers} == {tokens}
     for i in range(tokens):
@@ -215,12 +215,12 @@ def lost_tokens():
     prompt = [20 + (7 * k) % 300 for k in range(200)]
     lost, layers = lost_of('full', prompt, 20)
     assert set(lost) == {0} and set(''.join(layers)) == {'9'}
-    lost, _ = lost_of('window:budget=48', prompt, 60)  # the last 48 tokens, after the prompt and after each token
+    lost, _ = lost_of('window:budget=48', prompt, 60)  # keeps the last 48 tokens
     assert lost == [max(i + 49, 200) if i < 259 - 48 else 0 for i in range(259)], lost
     lost, _ = lost_of('streaming:budget=40,sinks=4', prompt, 30)
     assert lost == [max(i + 37, 200) if 4 <= i < 229 - 36 else 0 for i in range(229)], lost
     lost, _ = lost_of('take:budget=40,chunk=64', prompt, 5)
-    assert {0, 64, 128, 192, 200} >= set(lost) and 192 in lost, set(lost)  # also within the prompt
+    assert {0, 64, 128, 192, 200} >= set(lost) and 192 in lost, set(lost)  # tokens are also lost within the prompt
     lost, _ = lost_of('snapkv:budget=40', prompt, 1)
     assert set(lost) == {0, 200}
     lost, _ = lost_of('snapkv:budget=48+morphkv:budget=48', prompt, 40)
@@ -241,7 +241,8 @@ def lost_tokens_of_several():
 
 
 def lost_tokens_of_many():
-    """The layers of 128 answers to 2,000 tokens would be more than a million digits."""
+    """Many answers to a long prompt have no `layers`: 128 answers to 2,000 tokens would have more than a million
+    digits."""
     fields = dict(prompt=[20] * 2000, kv='window:budget=20', max_tokens=1, return_lost=True, cache_prompt=False)
     choices = server.complete(n=128, **fields)['choices']
     assert len(choices) == 128 and all(choice['lost'] == [2000] * 1980 + [0] * 20 for choice in choices)

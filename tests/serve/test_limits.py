@@ -12,12 +12,13 @@ COMPLETIONS, CHAT = '/v1/completions', '/v1/chat/completions'
 
 
 def raw(data, read=True):
-    """Bytes to the server; the first line of its answer, or an end without looking at it."""
+    """Sends bytes to the server. Returns the first line of its answer or, if `read` is false, closes the connection at
+    once."""
     with socket.create_connection((server.host, server.port), timeout=60) as connection:
         try:
             connection.sendall(data)
             return connection.recv(4096).split(b'\r\n')[0] if read else b''
-        except OSError: # it did not want to read it all
+        except OSError: # the server closed the connection before it had read everything
             return b''
 
 
@@ -97,7 +98,7 @@ def http_refused():
 
 
 def hosts_refused():
-    """A page of another site whose name comes to mean this machine is sent away by that name."""
+    """The server refuses Host headers of other sites, whose names an attacker can make resolve to this machine."""
     for host in ('evil.example', 'evil.example:%d' % server.port, 'localhost.evil.example', '127.0.0.1.evil.example',
                  'evil.example/localhost', '[::1].evil.example', '127.0.0.1@evil.example', 'localhost:80:80', '[::1', ''):
         for method, path, body in (('GET', '/', None), ('GET', '/nothing', None), ('POST', COMPLETIONS, '{}')):
@@ -109,7 +110,8 @@ def hosts_refused():
 
 
 def clients_that_leave():
-    """Streams and others whose clients go in the middle, in a prompt or an answer: nothing is held for them."""
+    """If a client disconnects during its prompt or answer, with a stream or without, the server frees everything for
+    it."""
     body = {'prompt': 'the ' * 400, 'max_tokens': 1500, 'ignore_eos': True}
     for stream in (True, False):
         for wait in (0.0, 0.2):
@@ -129,7 +131,7 @@ def clients_that_leave():
 
 
 def bodies_of_all():
-    """What all clients have sent of their bodies is bounded; one more is told to come again."""
+    """The bodies of all clients together are limited. Beyond the limit, a request gets status 503 and Retry-After."""
     head = (b'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n'
             b'Content-Length: 100000\r\n\r\n')
     body = json.dumps({'prompt': 'the', 'max_tokens': 1}) + ' ' * 90000
@@ -144,14 +146,15 @@ def bodies_of_all():
             for _ in range(16):
                 connection = stack.enter_context(socket.create_connection((server.host, server.port)))
                 connection.sendall(head + b' ' * 99000)
-            time.sleep(0.2)  # all of it may have come now
+            time.sleep(0.2)  # the server may have read all of it by now
             return sent() == 503
     until(crowded)
     until(lambda: sent() == 200)
 
 
 def full_queue():
-    """Of more requests than may run and wait, some are told to come again, and the others are answered."""
+    """If there are more requests than may run and wait, some get status 503 and Retry-After, and the others are
+    answered."""
     def ask():
         status, headers, data = server.send('POST', COMPLETIONS, json.dumps(
             {'prompt': 'the ' * 50, 'max_tokens': 40, 'ignore_eos': True, 'n': 16}))
@@ -167,7 +170,7 @@ def refusals():
 
 
 def fill():
-    """Requests of which two do not fit beside each other."""
+    """Returns a function that sends a request. Two such requests do not fit in memory together."""
     return lambda: server.send('POST', COMPLETIONS, json.dumps(
         {'prompt': [5 + i % 50 for i in range(900)], 'max_tokens': 100, 'ignore_eos': True}))
 
@@ -210,7 +213,7 @@ def sent_away():
 
 
 def connect_narrow():
-    """A connection whose client's side holds little."""
+    """Opens a connection with a small receive buffer."""
     connection = socket.socket()
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect((server.host, server.port))
@@ -218,13 +221,13 @@ def connect_narrow():
 
 
 def readers_that_do_not_read():
-    """What waits for them is part of --mem; when there is no room for more their answers end, and others go on. How much
-    it was at most is looked at again and again, and may be missed where this client is slow."""
+    """Unread output counts in --mem. When there is no room for more, its answers end and others continue. The output's
+    size is polled, so a slow client may miss the maximum; then the case is repeated."""
     until(lambda: one_that_does_not_read() > 128 << 10)
 
 
 def one_that_does_not_read():
-    """The most bytes that were seen to wait, until an answer was ended."""
+    """Returns the largest number of unread bytes seen until an answer was ended."""
     body = json.dumps({'prompt': 'the', 'max_tokens': 1500, 'ignore_eos': True, 'n': 16, 'logprobs': 20, 'stream': True})
     head = 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n'
     idlers, most = [], 0
@@ -244,8 +247,8 @@ def one_that_does_not_read():
 
 
 def reader_that_reads_late():
-    """What it takes is given back. It is more than a socket holds, and has room beside the sessions, however late it
-    reads."""
+    """The memory of unread output is freed once the client reads it. The output is larger than a socket's buffer, and
+    fits in memory next to the sessions, however late the client reads."""
     connection = server.connect()
     connection.sock = connect_narrow()
     connection.request('POST', COMPLETIONS, json.dumps({'prompt': 'the', 'max_tokens': 300, 'ignore_eos': True, 'n': 16,
@@ -266,13 +269,13 @@ def late():
 
 
 def resident():
-    """Bytes that the server's process has."""
+    """Returns the resident bytes of the server's process."""
     with open('/proc/%s/status' % sys.argv[3]) as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith('VmRSS'))
 
 
 def what_waits_is_small():
-    """Of what a request was sent, no more is held while it waits than its answer needs."""
+    """While a request waits, the server holds no more of its body than the answer needs."""
     def send(**fields):
         body = json.dumps(dict(fields, prompt='the', max_tokens=1500, ignore_eos=True, n=128, stream=True))
         connection = stack.enter_context(contextlib.closing(server.connect()))
@@ -285,7 +288,7 @@ def what_waits_is_small():
             send(user='u' * (1 << 20))
         until(lambda: server.metric('queue_requests') == 60)
         more = resident() - before
-        assert more < 45 << 20, more  # the texts alone are 60 MiB; the allocator holds up to 23
+        assert more < 45 << 20, more  # the texts alone have 60 MiB; the allocator may hold up to 23 MiB
     until(lambda: server.metric('running_answers') == 0 and server.metric('queue_requests') == 0)
 
 
@@ -312,7 +315,7 @@ def keys():
 
 
 def hold():
-    """A stream that is begun and not read to its end."""
+    """Starts a stream and does not read it to its end."""
     connection = Server(sys.argv[1]).connect()
     connection.request('POST', COMPLETIONS, json.dumps({'prompt': 'the', 'max_tokens': 1900, 'ignore_eos': True,
                        'n': 16, 'logprobs': 20, 'stream': True}), {'Content-Type': 'application/json', 'Authorization': 'Bearer first-key'})

@@ -1,5 +1,5 @@
 """test_required.py URL|template - calls that a request requires, in the form of each family. `template` prints the chat
-template, which says what a family's says, as its variable `form` tells."""
+template. Its variable `form` selects the family whose instructions it writes."""
 import json
 import re
 import sys
@@ -18,7 +18,7 @@ TOOLS = [{'type': 'function', 'function': {'name': name, 'description': 'd', 'pa
 OBJECT = r'\{\s*"%s":\s*"(size|day_of)",\s*"%s":.*\}'
 PLAIN = OBJECT % ('name', 'arguments')
 ACTION = r'"tool_name":\s*"(size|day_of)",\s*"parameters":.*\}'
-FORMS = {  # what the template says, the whole answer of one call, whether there can be several
+FORMS = {  # text of the template, pattern of an answer with one call, whether there can be several calls
     'hermes': ('Use <tool_call>.', '<tool_call>\n' + PLAIN + '\n</tool_call>', True),
     'bare': ('Use JSON.', PLAIN, False),
     'llama': ('Use {"name": function name, "parameters": dictionary of argument name and its value}.',
@@ -39,7 +39,7 @@ def request(form, **fields):
                  'tool_choice': 'required', 'max_tokens': 600, 'chat_template_kwargs': {'form': form}}, **fields)
 
 
-def raw(fields):  # what the model wrote
+def raw(fields):  # returns the text that the model wrote
     return test_tools.server.post('/detokenize', tokens=ask(return_token_ids=True, **fields)['token_ids'])['content']
 
 

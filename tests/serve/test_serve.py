@@ -1,4 +1,4 @@
-"""test_serve.py URL PROGRAM MODEL - answers of a server of the model, beside those of the program alone."""
+"""test_serve.py URL PROGRAM MODEL - compares a server's answers with those of the program alone."""
 import json
 import math
 import random
@@ -13,7 +13,7 @@ LONG = ' '.join([TEXT] * 20)
 
 
 def alone(prompt, tokens, *more, kv='full'):
-    """The answer of `kvcull run` with the server's defaults."""
+    """Returns the answer of `kvcull run` with the server's defaults."""
     out = program([binary, 'run', '-m', model, '-p', prompt, '-n', str(tokens), '--temp', '1', '--top-k', '0',
                    '--top-p', '1', '--min-p', '0', '--kv', kv, '--json', '-q', *more])
     return out['turns'][0]
@@ -46,7 +46,8 @@ def as_run():
 
 @case
 def control_tokens():
-    """A prompt's are tokens, a message's are not; the demo takes both for unknown words where they are none."""
+    """Control tokens are recognized in a prompt and not in a message. In a message, the demo model reads them as
+    unknown words."""
     def logits(path, **request):
         answer = server.post(path, max_tokens=1, temperature=0, logits_hash=True, **request)
         return answer['choices'][0]['logits_hash']
@@ -67,7 +68,7 @@ def control_tokens():
 
 @case
 def every_part_of_an_answer_as_its_stop_text():
-    """Whole and streamed: the answer ends before the first place where the stop text begins."""
+    """The answer ends before the first occurrence of the stop text, whole and streamed."""
     request = dict(prompt=QUESTION, max_tokens=12, temperature=0, ignore_eos=True)
     answer = server.complete(**request)['choices'][0]['text']
     stops = sorted({answer[i:i + n] for n in range(2, 6) for i in range(len(answer) - n + 1)})
@@ -95,7 +96,7 @@ def policies():
 
 @case
 def whoever_else_is_served():
-    """Sixteen clients at once: prompts long and short, of several policies, drawn and not."""
+    """Sixteen clients at once, with long and short prompts, several policies, and greedy and random sampling."""
     kinds = ['full', 'snapkv:budget=64', 'streaming:budget=48', 'quest:budget=64', 'morphkv:budget=64']
     chance = random.Random(5)
     fields, wanted = [], []
@@ -149,7 +150,7 @@ def chats():
     assert text == whole['choices'][0]['message']['content'], (text, whole)
     content = whole['choices'][0]['logprobs']['content']
     assert len(content) == 9 and len(content[0]['top_logprobs']) == 3
-    for token in content: # greedy: the likeliest was taken
+    for token in content: # greedy: the most likely token was taken
         assert token['logprob'] == token['top_logprobs'][0]['logprob'] <= 0
         assert bytes(token['bytes']).decode('utf-8', 'replace') or token['token']
     want = program([binary, 'run', '-m', model, '--template', 'chatml', '--system', 'old sailor', '-p',
@@ -182,7 +183,7 @@ def ends():
 
 @case
 def probabilities():
-    """Echoed: the log probabilities of a text, as a prompt and as an answer that is forced by a bias."""
+    """The log probabilities of an echoed prompt equal those of the same token as an answer that a bias forces."""
     got = server.complete(prompt=QUESTION, max_tokens=0, echo=True, logprobs=1)['choices'][0]
     logprobs = got['logprobs']
     tokens = server.post('/tokenize', content=QUESTION, add_special=True)['tokens']
@@ -195,7 +196,7 @@ def probabilities():
     forced = server.complete(prompt=head, max_tokens=1, logit_bias={str(last): 100}, logprobs=0, temperature=0,
                              return_token_ids=True)['choices'][0]
     assert forced['token_ids'] == [last]
-    assert forced['logprobs']['token_logprobs'][0] == logprobs['token_logprobs'][-1] # of the model, without the bias
+    assert forced['logprobs']['token_logprobs'][0] == logprobs['token_logprobs'][-1] # without the bias
     top = server.complete(prompt=head, max_tokens=1, logprobs=20, temperature=0)['choices'][0]['logprobs']
     shares = [math.exp(p) for p in top['top_logprobs'][0].values()]
     assert 0 < sum(shares) <= 1.00001
@@ -203,7 +204,7 @@ def probabilities():
 
 @case
 def conversations():
-    """The next request goes on from the session of the one before, and not a bit is another."""
+    """The next request continues the previous request's session, with bit-identical results."""
     first = server.complete(prompt=LONG, max_tokens=12, temperature=0, ignore_eos=True, return_token_ids=True)
     tokens = server.post('/tokenize', content=LONG, add_special=True)['tokens'] + first['choices'][0]['token_ids']
     tokens += server.post('/tokenize', content=QUESTION)['tokens']
@@ -215,7 +216,7 @@ def conversations():
     assert went_on['choices'][0]['token_ids'] == fresh['choices'][0]['token_ids']
     assert went_on['choices'][0]['logits_hash'] == fresh['choices'][0]['logits_hash']
     fields['kv'] = 'snapkv:budget=64'
-    for wanted, switch in ((0, {}), (0, {'cache_prompt': True})): # a policy that evicts: only where it is asked for
+    for wanted, switch in ((0, {}), (0, {'cache_prompt': True})): # evicts: only on request
         got = server.complete(**fields, **switch)
         assert got['usage']['prompt_tokens_details']['cached_tokens'] == wanted
     fields['prompt'] = tokens + got['choices'][0]['token_ids'] + tokens[:9]
@@ -226,7 +227,8 @@ def conversations():
 
 @case
 def prefixes():
-    """What conversations share is computed once, and so is a prompt with several answers: not a bit is another."""
+    """Common prefixes of conversations, and a prompt with several answers, are computed once, with bit-identical
+    results."""
     words = TEXT.split()
     random.Random(11).shuffle(words)
     head = server.post('/tokenize', content=' '.join(words * 9), add_special=True)['tokens']
@@ -237,7 +239,7 @@ def prefixes():
     shared = [server.complete(**each) for each in fields]
     assert [each['choices'][0]['logits_hash'] for each in shared] == alone
     cached = [each['usage']['prompt_tokens_details']['cached_tokens'] for each in shared]
-    assert cached[:2] == [0, 0] and cached[2] >= len(head), cached # the second one shows that they share it
+    assert cached[:2] == [0, 0] and cached[2] >= len(head), cached # the second one shows the common prefix
     for kv in ('full', 'snapkv:budget=64', 'random:budget=64'):
         fields[0].update(kv=kv, cache_prompt=False)
         before = server.metric('cached_tokens_total')

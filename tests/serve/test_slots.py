@@ -1,5 +1,5 @@
-"""test_slots.py URL WHAT FILE - a conversation that goes on after the server has ended and begun again. FILE holds what
-is known of it."""
+"""test_slots.py URL WHAT FILE - conversations that continue after a restart of the server. FILE stores their tokens
+between the runs."""
 import json
 import sys
 
@@ -16,7 +16,8 @@ def tokens_of(text, **fields):
 
 
 def begins():
-    """Conversations under a policy that keeps all and under one that evicts; a prompt's beginning that is shared."""
+    """Starts conversations under a policy that keeps everything and one that evicts, and two prompts with a common
+    prefix."""
     known = {}
     for kv in ('full', 'morphkv:budget=64'):
         prompt = tokens_of(LONG, add_special=True)
@@ -47,7 +48,7 @@ def goes_on():
 
 
 def begins_anew():
-    """Nothing was kept, or nothing that could be read; answers are what they are."""
+    """The server has no usable saved session, so it computes the prompt anew."""
     with open(place) as file:
         known = json.load(file)
     got = server.complete(prompt=known['full'], kv='full', **FIELDS)
@@ -55,7 +56,7 @@ def begins_anew():
 
 
 def talks():
-    """Two conversations, of which the second is the last used one."""
+    """Starts two conversations; the second one is the most recently used."""
     known = []
     for words in (LONG.split(), LONG.split()[::-1]):
         prompt = tokens_of(' '.join(words), add_special=True)
@@ -63,7 +64,7 @@ def talks():
         known.append(prompt + got['choices'][0]['token_ids'] + tokens_of('the red kettle'))
     with open(place, 'w') as file:
         json.dump(known, file)
-    until(lambda: server.metric('kept_sessions') == 2)  # the answer comes before the session is kept
+    until(lambda: server.metric('kept_sessions') == 2)  # the session is cached after the answer was sent
     print('bytes %d' % server.metric('kept_bytes'))
 
 

@@ -21,7 +21,7 @@ def ask(**fields):
 
 
 def streamed(**fields):
-    """The message of a stream with its parts joined, the reason, and the number of pieces of each part."""
+    """Returns a stream's message with its parts joined, the finish reason, and the number of pieces of each part."""
     message, finish, pieces = {'reasoning_content': '', 'content': '', 'tool_calls': []}, None, {}
     for event in server.stream(CHAT, **{**BASE, **fields}):
         for choice in event['choices']:
@@ -47,14 +47,14 @@ def streamed(**fields):
 
 
 def plain(message):
-    """The parts that are not empty, and the calls as pairs."""
+    """Returns the message's nonempty parts, with calls as pairs."""
     parts = {name: message[name] for name in ('reasoning_content', 'content') if message.get(name)}
     calls = [(call['function']['name'], call['function']['arguments']) for call in message.get('tool_calls') or []]
     return dict(parts, tool_calls=calls) if calls else parts
 
 
 def both(**fields):
-    """The message and the reason of an answer, which is the same as a stream."""
+    """Returns the message and the finish reason of an answer. Checks that a stream gives the same."""
     choice = ask(**fields)
     message, finish, _ = streamed(**fields)
     assert (plain(message), finish) == (plain(choice['message']), choice['finish_reason']), (fields, message, choice)
@@ -86,18 +86,18 @@ def forced():
         assert any_of_one == named, 'of one function it is the same choice'
     for seed in range(6):
         choice = ask(tool_choice='required', seed=seed, max_tokens=60)
-        if choice['finish_reason'] == 'length':  # an object of any members may be long
+        if choice['finish_reason'] == 'length':  # an object with arbitrary members may be long
             continue
         check_call(choice['message']['tool_calls'][0])
 
 
 def written(text):
-    """The model writes this text."""
+    """Returns the fields of a request whose answer is this text."""
     return {'regex': re.sub(r'([^A-Za-z0-9])', r'\\\1', text), 'temperature': 0}
 
 
 ONE = '{"name": "add", "arguments": {"x": 5, "y": "é"}}'
-FORMS = [  # text, what is left as content, names, arguments
+FORMS = [  # text, the part that stays content, names, arguments
     ('<tool_call>\n' + ONE + '\n</tool_call>', None, ['add'], [{'x': 5, 'y': 'é'}]),
     ('I add. \n<tool_call>' + ONE + '</tool_call>\n<tool_call>\n{"name": "stop"}</tool_call>', 'I add.',
      ['add', 'stop'], [{'x': 5, 'y': 'é'}, {}]),
@@ -135,7 +135,7 @@ def texts():
 
 
 def cut():
-    """A call that is cut keeps the arguments so far, and the reason is not tool_calls."""
+    """A call that is cut keeps the arguments so far, and the finish reason is not tool_calls."""
     text = 'I add.\n<tool_call>' + ONE
     for most in range(1, len(text.encode()) + 2):
         fields = dict(written(text), max_tokens=most)
