@@ -7,7 +7,7 @@ struct attention_case {
     uint32_t group, rows;
     struct lists_shape shape;
     uint32_t window, hidden_most,
-        read_percent; /* The causal offset is random below hidden_most; the causal part is added to it. */
+        read_percent; /* Each causal offset is a random number below hidden_most, plus the rows' causal part. */
     bool causal, wants_sums;
     uint32_t segments;
 };

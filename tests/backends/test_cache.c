@@ -30,7 +30,7 @@ static void check_append(struct pair *pair) {
     struct both k = both_floats(pair, (size_t)batch * 2 * d, shape.values);
     struct both v = both_floats(pair, (size_t)batch * 2 * d, below(pair, 2) ? WIDE : shape.values);
     struct both positions = both_floats(pair, batch, ORDINARY);
-    if (below(pair, 2)) /* more than a half can hold */
+    if (below(pair, 2)) /* values near the limits of F16, or beyond them */
         for (size_t i = 0; i < (size_t)batch * 2 * d; i++) {
             static const float edge[] = {65504.0f, 65519.99f, 65520.0f, -70000.0f, 1e30f, 5.9e-8f, -2e-8f, 8.5e6f};
             float *x = k.on[REF]->data;

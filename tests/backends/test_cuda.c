@@ -139,7 +139,7 @@ static void operations(void **state) {
     struct kvc_error error = {KVC_OK, ""};
     static const char *const more[] = {
         "linear",    "expert_linear",      "linear_int8", "linear_int16",
-        "attention", "attention+integers", "ring_write"}; /* These launch many kernels each. */
+        "attention", "attention+integers", "ring_write"}; /* Each of them launches many kernels. */
     /* The shared kernels that CUDA kernels replace, those of --math=fast, and the one that clears memory on OpenCL's
      * CPUs. */
     static const char *const unused[] = {"pack_x",     "pack_w",   "product", "linear_int8_gemm", "linear_int16_gemm",
@@ -159,7 +159,7 @@ static void operations(void **state) {
     for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
         assert_int_equal(kvc_test_verify("cuda", 1, 1, more[i], print_row, &rows, NULL), KVC_OK);
     for (size_t i = 0; (never = kvc_fake_never_launched(i)) != NULL; i++) {
-        bool may = strncmp(never, "linear_", 7) == 0; /* These are used only for rows that are not aligned. */
+        bool may = strncmp(never, "linear_", 7) == 0; /* Such kernels run only for unaligned rows. */
         for (size_t k = 0; k < sizeof unused / sizeof unused[0]; k++)
             may = may || strcmp(never, unused[k]) == 0;
         if (!may)
@@ -322,7 +322,7 @@ static void whole_step(enum kvc_math math, const char *model, const char *spec, 
 static void whole_steps(void **state) {
     static const char *const specs[] = {"full",
                                         "streaming:budget=24",
-                                        "streaming:budget=34,positions=cache", /* It evicts from the fifth step on. */
+                                        "streaming:budget=34,positions=cache", /* It evicts in steps 5, 6, ... */
                                         "snapkv:budget=24,window=8",
                                         "adakv:budget=24,window=8",
                                         "h2o:budget=24,per=head",
@@ -378,7 +378,7 @@ static void fast_math(void **state) {
     assert_int_equal(kvc_fake_cuda.allocations, 0);
 }
 
-/* The device is lost in the middle: the next sync reports this, all later calls are refused, and nothing remains
+/* If the device is lost during a run, the next sync reports this, all later calls are refused, and nothing remains
  * allocated. */
 static void lost(void **state) {
     struct kvc_device *device = open_device();

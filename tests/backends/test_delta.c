@@ -23,7 +23,7 @@ static void convolution(void **state) {
     struct kvc_span kept = values(2 + (TAPS - 1) * CHANNELS);
     double before[TAPS - 1 + ROWS][CHANNELS]; /* The state's rows, then the new rows. */
     (void)state;
-    kept.offset = 4; /* another state_at */
+    kept.offset = 4; /* the state does not begin at the buffer's start */
     for (int i = 0; i < TAPS - 1 + ROWS; i++)
         for (int c = 0; c < CHANNELS; c++)
             before[i][c] = (double)(i < TAPS - 1 ? floats(kept)[1 + i * CHANNELS + c]

@@ -18,7 +18,7 @@
 #include "tests/check.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-#define MORE_THAN_THERE_IS SIZE_MAX /* its allocator ends the program where others return NULL */
+#define MORE_THAN_THERE_IS SIZE_MAX /* the sanitizer's allocator ends the program where others return NULL */
 #else
 #define MORE_THAN_THERE_IS (SIZE_MAX / 2 - 4096)
 #endif
@@ -330,15 +330,14 @@ static void paths(void **state) {
     assert_string_equal(device->name, "ref");
     device->ops->close(device);
     assert_true(kvc_backend(0, &info) && info.usable && strcmp(info.name, "cpu") == 0);
-    assert_string_equal(info.missing, "none"); /* no path leaves a slow operation to ref */
+    assert_string_equal(info.missing, "none"); /* no instruction set leaves a slow operation to ref */
     assert_true(kvc_backend(1, &info) && info.usable && strcmp(info.name, "ref") == 0);
     assert_string_equal(info.missing, "none");
     for (size_t i = 2; kvc_backend(i, &info); i++) /* the further backends of this build */
         assert_true(strcmp(info.name, "opencl") == 0 || strcmp(info.name, "cuda") == 0);
 }
 
-/* The host program has set flush-to-zero: opening a device works all the same and does not change the host's setting.
- */
+/* The host program has set flush-to-zero: opening a device still works and does not change the host's setting. */
 static void host_environment(void **state) {
     (void)state;
     if (kvc_test_thinned()) /* valgrind never flushes */

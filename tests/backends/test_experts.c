@@ -50,7 +50,7 @@ static void check_row(const float *x, uint32_t experts, uint32_t used, bool norm
         assert_near(share[i], exp(x[chosen[i]] - most) / (normalised ? of_chosen : all), 2e-6);
 }
 
-/* Pairs are sorted by expert and then by row, and each is found from both sides. */
+/* Pairs are sorted by expert and then by row, and `pair` and `row` agree. */
 static void check_pairs(const struct routed *r, uint32_t rows, uint32_t experts, uint32_t used) {
     const uint32_t *expert = words(r->expert), *pair = words(r->pair), *row = words(r->row), *first = words(r->first);
     assert_int_equal(first[0], 0);

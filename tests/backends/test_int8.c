@@ -146,7 +146,7 @@ static void one_type(enum kvc_type type, uint32_t rows, uint32_t N, uint32_t K) 
                 sum += (double)dequantized[k] * (double)scale[k / 32] * quant[k];
                 magnitude += fabs((double)dequantized[k] * (double)scale[k / 32] * quant[k]);
             }
-            /* Here a minimum is a term of its own, so more than the sum's own size may cancel. */
+            /* A type with minimums adds a separate term for each, so terms much larger than the sum may cancel. */
             if (!(fabs(sum - (double)got) <= 4e-6 * magnitude))
                 fail_msg("%s: y[%zu, %zu] is %.9g, widened %.9g", kvc_type_name(type), i, n, (double)got, sum);
         }

@@ -1,5 +1,5 @@
-/* test_integers.c - attention over Q8_0 entries as products of integers: the kernels of every instruction set beside
- * those in plain C, on one tile of any bytes. kvcull verify compares whole operations with the reference. */
+/* test_integers.c - attention over Q8_0 entries as products of integers: compares the kernels of every instruction set
+ * with those in plain C, on one tile of arbitrary bytes. kvcull verify compares whole operations with the reference. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -275,7 +275,7 @@ static void test_negative_zero(void **given) {
     }
 }
 
-/* The comparison itself must be able to fail: another order of adding gives other bits. */
+/* The comparison detects a different order of additions, because the sums then differ. */
 static void test_order_matters(void **given) {
     struct fixture *f = *given;
     enum { K = 1000 };

@@ -13,7 +13,7 @@ export KVCULL_TEST_BACKEND KVCULL_TEST_THINNED
 programs='policies/test_methods policies/test_methods_layers policies/test_methods_mass policies/test_methods_reads
     policies/test_methods_rows policies/test_methods_scores policies/test_methods_select policies/test_methods_take
     policies/test_fastkv core/test_cache_positions core/test_formula core/test_prompt_many core/test_extra_slots'
-# The others look at the engine, which has its tests on the CPU.
+# The programs left out test the engine, which is also tested on the CPU.
 in_full || programs='policies/test_methods_mass policies/test_methods_rows policies/test_methods_scores
     policies/test_methods_select policies/test_methods_take'
 sanitized && programs='policies/test_methods_mass policies/test_methods_select policies/test_methods_take'

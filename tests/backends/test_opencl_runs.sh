@@ -13,14 +13,14 @@ fi
 some= least=40
 sanitized && least=7 some='--kv full --kv h2o:budget=66 --kv cake:budget=66 --kv quest:budget=66
     --kv fastkv:budget=66,tsp=48 --kv take:budget=66,chunk=64,probe=8 --kv duo:file=every-other,sinks=4,recent=40'
-ok verify --backend opencl --only methods --against stored --json -q $some # each operation's own test has them all
+ok verify --backend opencl --only methods --against stored --json -q $some # every operation has its own test
 that 'equal' [ "$(json equal)" = true ]
 that 'to what is stored' [ "$(grep -c '"against": "stored"' "$work/out")" -ge $least ]
 that 'and to that only' [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
-# Beside ref, or all methods of all models take minutes.
+# Fewer methods in the comparisons with ref below, because all methods with all models take minutes.
 in_full || sanitized || some='--kv full --kv h2o:budget=66 --kv cake:budget=66 --kv quest:budget=66 --kv snapkv:budget=66,window=8
     --kv fastkv:budget=66,tsp=48 --kv take:budget=66,chunk=64,probe=8 --kv duo:file=every-other,sinks=4,recent=40'
-# Prompts in chunks, other types of entries: beside ref.
+# Prompts in chunks and other types of entries, compared with ref.
 rows=300
 sanitized && rows=100
 ok verify --backend opencl --only methods --prompt $rows --gen 6 $some
@@ -32,7 +32,7 @@ shapes='tiny-gemma2 tiny-gemma3 tiny-gpt-oss' # soft caps; two ropes; sinks
 families='qwen2-moe mixtral/model.gguf gpt-oss qwen2-moe-dense cohere-plus phi2-norms stablelm-norms qwen35
     qwen3-next/model.gguf'
 in_full || families='qwen2-moe gpt-oss qwen35 phi2-norms'
-sanitized && shapes=tiny-gemma3 families='qwen2-moe gpt-oss' # drivers compile for each
+sanitized && shapes=tiny-gemma3 families='qwen2-moe gpt-oss' # drivers compile kernels for each model
 for shape in $shapes; do
     ok mkmodel --shape $shape --type q8_0 -o "$work/$shape.gguf" -q
     # shellcheck disable=SC2086
@@ -126,7 +126,7 @@ that 'kernels that do not compile are 4' [ $? = 4 ]
 has '^kvcull run: opencl: the kernels do not compile for .*opencl-build.log$' "$work/err"
 that 'in one line' [ "$(wc -l <"$work/err")" = 1 ]
 that 'the log is kept' [ -s "$(sed -n 's/.* \([^ ]*opencl-build.log\).*/\1/p' "$work/err")" ]
-# Next to other backends it is left out, and a message says so.
+# If all backends are compared, a backend whose kernels do not compile is left out, and a message says so.
 KVCULL_OPENCL_SHAPE=broken
 export KVCULL_OPENCL_SHAPE
 kv verify --backend opencl --only operations --effort 0 -q >"$work/out" 2>"$work/err"

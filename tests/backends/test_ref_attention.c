@@ -409,7 +409,7 @@ static void rings(void **state) {
                     exact_probabilities(&r, row, h * group + g, score, probability, &M, &L);
                     for (uint32_t i = 0; i < n; i++)
                         if (!sees(&r, row, h, i))
-                            rows[row][i] = kind == KVC_ROW_LOGITS ? -INFINITY : 0; /* then it must not count */
+                            rows[row][i] = kind == KVC_ROW_LOGITS ? -INFINITY : 0; /* the entry is invisible */
                         else
                             rows[row][i] += kind == KVC_ROW_PROBABILITIES ? probability[i]
                                             : kind == KVC_ROW_LOGITS      ? score[i]

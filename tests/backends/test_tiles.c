@@ -1,6 +1,7 @@
-/* test_tiles.c - AMX's tiles. Their double in plain C is compared with products in 64 bits, and the instructions with
- * the double. The kernels of the path amx run with the double and are compared with the reference, on every machine
- * with AVX-512. A case says what ran. The last cases need Linux, and a CPU with AMX. */
+/* test_tiles.c - AMX's tiles. The plain C code that replaces AMX's instructions is compared with products in 64 bits,
+ * and the instructions are compared with this code. The kernels of the path amx run with this code and are compared
+ * with the reference, on every machine with AVX-512. Each case prints what ran. The last cases need Linux, and a CPU
+ * with AMX. */
 #define KVC_TILES_PLAIN
 #include <stdio.h>
 #if defined(KVC_X86_AMX) && defined(__linux__)
@@ -120,7 +121,7 @@ static void kernels(void **state) {
                     one_linear(other, (enum kvc_type)type, rows[i], outputs[(i + (size_t)type) % 5], K, i % 2);
             }
         other->ops->close(other);
-        assert_int_equal(with_tiles, 5 * 10); /* of 13 types, three have scales of 16 weights */
+        assert_int_equal(with_tiles, 5 * 10); /* not for three of 13 types, which have a scale for 16 weights */
     }
 #else
     SKIP_BECAUSE("this build contains no paths for x86");
@@ -180,7 +181,7 @@ static void kernels_int16(void **state) {
         FINE(kvc_backend_cpu.open("avx512", 0, threads, KVC_MATH_FLOAT, &other, &error));
         for (size_t i = 0; i < 5; i++)
             for (size_t j = 0; j < 5; j++)
-                if (rows[i] < 500 || outputs[(i + j) % 5] < 40 || inputs[j] < 300) /* the double is slow */
+                if (rows[i] < 500 || outputs[(i + j) % 5] < 40 || inputs[j] < 300) /* plain C is slow */
                     one_linear_int16(other, rows[i], outputs[(i + j) % 5], inputs[j], (i + j) % 2);
         other->ops->close(other);
     }
@@ -246,7 +247,7 @@ static void refused_permission(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refused_permission), /* first, because a permission lasts */
+        cmocka_unit_test(refused_permission), /* first, because a granted permission stays */
         cmocka_unit_test(plain_products),
         cmocka_unit_test(instructions),
         cmocka_unit_test_teardown(kernels, end_test),

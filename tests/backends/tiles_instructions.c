@@ -1,4 +1,4 @@
-/* tiles_instructions.c - test_tiles.c's product by AMX's instructions. */
+/* tiles_instructions.c - the product of test_tiles.c, computed with AMX's instructions. */
 #include "tests/backends/tiles.h"
 
 void tiles_instructions(struct tiles_case *c) { multiply_tiles(c); }

@@ -1,4 +1,4 @@
-/* tiles_linear.c - the many-row kernels of the path amx with the double of the tiles in plain C. */
+/* tiles_linear.c - the many-row kernels of the path amx, with plain C code instead of tile instructions. */
 #define KVC_TILES_PLAIN
 #include "backends/cpu/simd/int8/amx/template.h"
 #include "backends/cpu/simd/int8/amx/int16.h"

@@ -171,7 +171,7 @@ static const char *wrong(const struct outcome *got, const struct outcome *right)
         return "not one line that says so";
     size_t printed = got->out.count;
     if (printed && got->out.data[printed - 1] == '\n')
-        printed--; /* an output that ends early ends its line */
+        printed--; /* an output that is cut short still ends with a line end */
     if (printed > right->out.count || memcmp(got->out.data, right->out.data, printed) != 0)
         return "what it printed before is wrong";
     return got->files.count ? "it leaves files" : NULL;

@@ -4,7 +4,7 @@ top_builddir=${top_builddir:-.}
 case $top_srcdir in /*) source=$top_srcdir ;; *) source=$PWD/$top_srcdir ;; esac
 case $top_builddir in /*) build=$top_builddir ;; *) build=$PWD/$top_builddir ;; esac
 program=${KVCULL:-$build/kvcull}
-# What libtool's wrapper does, which takes three times as long to start as the program.
+# Does what libtool's wrapper does, because the wrapper takes three times as long to start as the program.
 if [ -z "${KVCULL-}${KVCULL_VALGRIND-}" ] && [ -x "$build/.libs/kvcull" ]; then
     program=$build/.libs/kvcull
     LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
@@ -14,7 +14,7 @@ KVCULL_DATA=$source/data
 export KVCULL_DATA
 demo=$KVCULL_DATA/demo
 work=$(mktemp -d) || exit 99
-XDG_STATE_HOME=$work/state # not the tester's
+XDG_STATE_HOME=$work/state # not the folder of the user who runs the tests
 export XDG_STATE_HOME
 trap 'chmod -R u+rwx "$work" 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 99' HUP INT TERM
@@ -38,7 +38,8 @@ not_in_valgrind() {
 # Sanitizers make everything several times slower, so long loops have fewer cases with them.
 sanitized() { [ -n "${SANITIZE_FLAGS-}" ]; }
 
-# In full: what `./dev check --all` runs. Otherwise tests leave out what repeats others' (the pages on tests say which).
+# True under `./dev check --all`. Otherwise tests leave out cases that repeat other tests (the pages on tests list
+# them).
 in_full() { [ -n "${KVCULL_TEST_WHOLE-}" ]; }
 
 good() { passed=$((passed + 1)); }

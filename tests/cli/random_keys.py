@@ -27,11 +27,11 @@ class Terminal:
             os.execvp(command[0], command)
 
     def read(self, wait):
-        """Reads what there is; False when the program has ended."""
+        """Reads the available output. Returns False when the program has ended."""
         while select.select([self.file], [], [], wait)[0]:
             try:
                 data = os.read(self.file, 65536)
-            except OSError:  # as Linux says that nobody has the other side open
+            except OSError:  # Linux reports this if no process has the other side open
                 return False
             self.output += data
             if not data:
@@ -40,7 +40,7 @@ class Terminal:
         return True
 
     def until(self, text):
-        """Waits for a text in the output that is still to come."""
+        """Waits until further output contains the text."""
         while text not in self.output:
             before = len(self.output)
             assert self.read(WAIT) and len(self.output) > before, (text, self.output[-300:])
@@ -60,7 +60,7 @@ def chat(seed, command):
         os.write(terminal.file, draw.choice(KEYS))
         assert terminal.read(0), terminal.output[-300:]
     terminal.size(24, 80)
-    os.write(terminal.file, b'"""\x15\x01\x0b\x7f' * 60)  # whatever there is: an empty message
+    os.write(terminal.file, b'"""\x15\x01\x0b\x7f' * 60)  # whatever was typed, the result is an empty message
     os.write(terminal.file, b'\x1b\r\x15the end')
     terminal.until(b'the end')
     os.write(terminal.file, b'\x03')

@@ -152,7 +152,7 @@ shows "warning: --history $work/other: not a history"
 types '/policy' && keys Enter && shows '^full$'
 keys C-d && ends Ctrl-D
 that 'another file stays as it is' cmp -s "$work/other" "$work/kept"
-# Of a long history the end is read. What is kept of it replaces the file, which stays the user's alone.
+# Only the end of a long history is read. The messages that are kept replace the file, which only the user may read.
 (umask 077 && awk 'BEGIN {
     print "# messages typed in kvcull chat"
     for (i = 1; i <= 2200; i++) printf "%d %8000s\n", i, "x"

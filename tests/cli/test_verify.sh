@@ -31,7 +31,7 @@ that 'int16: equal' [ "$(json equal)" = true ]
 that 'int16: the version is there' [ "$(json int16)" -ge 1 ]
 that 'int16: rows are called so' [ "$(json rows.0.name)" = int16:full ]
 that 'int16: every hash is stored; run make hashes' [ "$(grep -c '"against": "ref"' "$work/out")" = 0 ]
-# The user's own model, compared with ref; a difference is found there.
+# A difference is found in the user's own model, too, compared with ref.
 ok convert "$top_srcdir/data/demo" -o "$work/q4_0.gguf" --type q4_0 -q
 ok verify --backend cpu --math int8 --only methods --kv full --kv snapkv:budget=40 --prompt 60 --gen 4 -m "$work/q4_0.gguf"
 has 'Equal to the reference, bit for bit (arithmetic [0-9]*, int8 [0-9]*)'
@@ -51,7 +51,7 @@ for method in full window streaming snapkv morphkv duo 'morphkv:budget=.*,fusion
     has " [0-9a-f]\{16\}  $method"
 done
 narrow
-# Every method where some layers have no experts; where norms of q and k have weights for each head.
+# Every method with models in which some layers have no experts, or norms of q and k have weights for each head.
 families='qwen2-moe-dense cohere-plus' shapes='tiny-gemma2 tiny-gemma3 tiny-gpt-oss' some=
 in_full || some='--kv full --kv snapkv:budget=40,window=8 --kv h2o:budget=40 --kv cake:budget=40,window=8 --kv quest:budget=40
     --kv fastkv:budget=40,window=8,tsp=30 --kv take:budget=40,chunk=16,probe=4 --kv topk:budget=40 --kv morphkv:budget=40,window=8'
@@ -106,7 +106,7 @@ KVCULL_INJECT=nosuch fails 2 KVCULL_INJECT=nosuch verify --only operations -q
 KVCULL_INJECT=norm fails 2 'must not be set' verify --write-hashes "$work/hashes" -q
 that 'nothing is written then' [ ! -e "$work/hashes" ]
 
-# For a method that only selects reads, whole runs count a changed read list, and nothing else differs.
+# If a method only selects which entries are read, a changed read list is counted, and nothing else differs.
 KVCULL_INJECT=select_reads kv verify --only methods --backend cpu --kv 'quest:budget=66' --gen 5 --json -q \
     >"$work/out" 2>"$work/err"
 that 'a changed read list: status 1' [ $? = 1 ]

@@ -174,7 +174,7 @@ static void copy_in_step(void *user, uint32_t layer, const float *output) {
     REFUSED(kvc_session_fork(user, &copy, &error), KVC_USAGE, "the session is within a step");
 }
 
-/* What a session cannot do leaves it as it was. */
+/* A call that is refused leaves the session unchanged. */
 static void test_sessions(void **state) {
     (void)state;
     enum { MANY = 70000 };

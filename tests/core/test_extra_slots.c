@@ -19,7 +19,7 @@ static int32_t tokens[2048];
 static struct kvc_error error;
 
 #define B "%u"
-/* For decode methods that are missing here one is added, with the trial options of its class (open_model). */
+/* open_model adds a policy for each decode method that is missing here, with the trial options of its class. */
 enum { METHODS_MOST = 64 };
 static const char *methods[METHODS_MOST] = {"window:budget=" B,
                                             "streaming:budget=" B,

@@ -108,7 +108,7 @@ static void beside_another(void **state) {
 
 struct counted {
     const struct kvc_measure_table *table;
-    unsigned rows, fewer; /* fewer: rows that read fewer bytes than the call beside */
+    unsigned rows, fewer; /* `fewer`: rows whose call reads fewer bytes than the call compared with it */
 };
 
 static int count_row(void *user, const struct kvc_rooflines *rooflines, const struct kvc_measured *row) {
@@ -122,7 +122,7 @@ static int count_row(void *user, const struct kvc_rooflines *rooflines, const st
     return 0;
 }
 
-/* Every table has all its rows, and each row beside which a call is measured has the time of both. */
+/* Every table has all its rows, and each row that compares two calls has the times of both. */
 static void every_table(void **state) {
     static const struct {
         const char *name;

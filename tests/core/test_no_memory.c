@@ -174,7 +174,7 @@ static bool three_steps(struct kvc_engine *engine, const char *policy, uint64_t 
         failing = calls < failing ? failing : 0;
         if (status == KVC_RESOURCE) {
             status = kvc_decode(&session, &tokens[i], 1, logits, NULL, &error);
-            alive = status != KVC_USAGE; /* "close it" */
+            alive = status != KVC_USAGE; /* the message says "close it" */
         }
         assert_true(status == KVC_OK || !alive);
     }

@@ -27,7 +27,7 @@ struct way {
     const char *golden;
     struct kvc_engine_options from, to;
     struct kvc_entry_types types;
-    size_t rows, every; /* rows of a prompt; every how many methods one is tried */
+    size_t rows, every; /* `rows` of a prompt; one in `every` methods is tried */
 };
 
 struct place { /* an engine and a model on it */

@@ -244,7 +244,7 @@ static void test_another(void **state) {
     try_options(model, "snapkv:budget=21,window=8", KVC_F16, KVC_INPUT, "policy: it was saved with snapkv:budget=20,");
     try_options(model, "snapkv:nonsense=1", KVC_F16, KVC_USAGE, "nonsense");
     try_options(model, NULL, KVC_Q8_0, KVC_INPUT, "kv-type: it was saved with f16, but q8_0 is in use");
-    kvc_session_defaults(&options); /* the same in other words */
+    kvc_session_defaults(&options); /* equal options, written differently */
     options.policy = "snapkv:kernel=7,budget=20,window=8";
     options.cache_type = kvc_entry_types(KVC_ANY_TYPE);
     options.chunk = 9;

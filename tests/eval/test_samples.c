@@ -162,7 +162,7 @@ static void samples_are_right(void **state) {
     uint64_t lengths[] = {2200, 7000};
     (void)state;
     for (const struct eval_task *task = eval_tasks; task->name; task++) {
-        lengths[0] = task->make == eval_make_chains ? 3600 : 2200; /* whose lines are long */
+        lengths[0] = task->make == eval_make_chains ? 3600 : 2200; /* chains have long lines */
         const bool shared = task->make == eval_make_shared_qa;
         const bool thin = kvc_test_thinned() && !task->depths;
         for (size_t l = 0; l < 2 && task->make; l++) {

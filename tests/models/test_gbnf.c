@@ -1,4 +1,5 @@
-/* test_gbnf.c - grammars in llama.cpp's format: texts beside grammars, refusals. test_gbnf_drawn.c has random ones. */
+/* test_gbnf.c - grammars in llama.cpp's format: compares texts with grammars, and checks refusals. test_gbnf_drawn.c
+ * has random ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -142,7 +143,7 @@ static void test_repeats(void **state) {
     follow("root ::= | \"a\"", "a", "!!");
 }
 
-/* A call is no atom: a match may go back into it. */
+/* A call is not atomic: a match may backtrack into it. */
 static void test_goes_back(void **state) {
     (void)state;
     follow("root ::= many \"ab\"\nmany ::= [a-z]*", "abab", "..!.!");

@@ -1,4 +1,4 @@
-/* test_gbnf_drawn.c - random grammars in llama.cpp's format, beside the sets of their texts.
+/* test_gbnf_drawn.c - compares random grammars in llama.cpp's format with the sets of their texts.
  *
  * The sets hold texts of at most MOST characters over two letters, so that a set is small and can be computed as the
  * definition says. Texts have numbers: the empty text 0, "a" 1, "b" 2, "aa" 3, ... */

@@ -204,7 +204,7 @@ static void refuses_offsets_outside_the_data(void **state) {
     for (size_t i = 0; i < sizeof past / sizeof *past; i++) {
         refuse_tensor(1, (uint64_t[]){8}, 0, past[i], "does not lie inside");
     }
-    refuse_tensor(1, (uint64_t[]){65}, 0, 0, "does not lie inside"); /* 260 of 256 bytes */
+    refuse_tensor(1, (uint64_t[]){65}, 0, 0, "does not lie inside"); /* 260 bytes in a file with 256 */
     refuse_tensor(1, (uint64_t[]){8}, 0, 16, "not a multiple of the alignment");
     refuse_tensor(1, (uint64_t[]){8}, 0, 1, "not a multiple of the alignment");
 }

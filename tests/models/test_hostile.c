@@ -195,7 +195,7 @@ static void refuses_missing_tensors_and_other_shapes(void **state) {
         refuse(tiny, (struct change){.tensor = names[i], .shape = {5}, .tensor_type = KVC_F16}, says);
     }
     refuse(tiny, (struct change){.tensor = "blk.1.attn_q.weight", .shape = {72, 144}, .tensor_type = KVC_F16},
-           "144 x 72"); /* the other way round */
+           "144 x 72"); /* transposed */
     accept(tiny, (struct change){.tensor = "blk.1.attn_q.weight", .shape = {144, 72}, .tensor_type = KVC_BF16});
     refuse(tiny, (struct change){.tensor = "output_norm.weight", .shape = {72, 1}, .tensor_type = KVC_F32},
            "tensor output_norm.weight");

@@ -48,7 +48,7 @@ static void test_texts(void **state) {
     (void)state;
     static const struct {
         const char *schema;
-        const char *whole[6], *wrong[8]; /* up to NULL */
+        const char *whole[6], *wrong[8]; /* end with NULL */
     } all[] = {
         {"{}",
          {"{}", "[1, {\"a\":\n  null}]", "\"\"", "-1.5e-3", "true"},
@@ -146,7 +146,7 @@ static void test_texts(void **state) {
     }
 }
 
-/* Ranges of whole numbers, beside all numbers nearby. */
+/* Ranges of whole numbers, compared with all numbers near the bounds. */
 static void test_ranges(void **state) {
     (void)state;
     static const int ends[] = {-1010, -101, -100, -99, -10, -9, -1, 0, 1, 8, 9, 10, 11, 99, 100, 105, 999, 1000, 1234};

@@ -26,7 +26,7 @@ equal() {
         that "rank $rank: nothing is left" [ "$(told allocations $rank)$(told communicators $rank)" = 00 ]
     done
 }
-by() { # WAY: what rows went by in the last run
+by() { # WAY: the transport that rows used in the last run
     case $1 in
     nccl) that 'by NCCL' [ "$(told broadcasts)" -gt 100 ] ;;
     *) that 'not by NCCL' [ "$(told broadcasts)" -lt 10 ] ;;

@@ -1,7 +1,6 @@
-"""llama_cpp.py - what tools/llama_engine.py asks of llama-cpp-python, with kvcull's float arithmetic (the program that
-KVCULL_FAKE names) behind it: who is compared with it is compared with itself. Logits are computed where every row asks
-for them, from the beginning of a text; times mean nothing.
-"""
+"""llama_cpp.py - stands in for llama-cpp-python: the functions that tools/llama_engine.py calls, computed by kvcull's
+float arithmetic (the program that KVCULL_FAKE names). So kvcull is compared with itself. Logits are computed if every
+row requests them, from the beginning of a text; times mean nothing."""
 import ctypes
 import json
 import os

@@ -11,7 +11,7 @@ planned() { # STATUS ARGUMENTS...
     that "exit $status of $1, $wanted is expected" [ $status = "$wanted" ]
 }
 
-# ---- beside runs: two and three ranks of tensor and of the pipeline, and two by two
+# ---- compared with runs: two and three ranks of tensor and of pipeline parallelism, and two by two
 most=2 runs='2 tensor:2 pipeline' compared=6 # 3 and 4 ranks take five times as long
 in_full && most=4 runs='2 tensor:3 tensor:2 pipeline:3 pipeline:4 tensor=2,pipeline=2' compared=21
 planned 0 check "$program" "$demo" --most $most --gen 2
