@@ -57,8 +57,8 @@ static void table_row(const struct report *report, const json_t *record, const j
     fputs("</tr>\n", out);
 }
 
-/* Calls `write` for each trace that has the span, beginning at index i. If `write` is NULL, returns true if no trace
- * below index i has the span. */
+/* Calls `write` for each trace that has the span, beginning at index i. If `write` is NULL, only checks the traces
+ * below index i, and returns false if one of them has the span. */
 static bool each_with(const struct report *report, size_t i, const json_t *span,
                       void (*write)(const struct report *, const json_t *, const json_t *)) {
     const json_t *traces = report->results->traces, *record = json_array_get(traces, i), *other;

@@ -1,5 +1,5 @@
-/* log.h - the log of an engine: lines that say what was chosen and why, each with a level and a subject. A line that is
- * not wanted costs one test of a level. */
+/* log.h - the log of an engine: lines that say what was chosen and why, each with a level and a subject. An unwanted
+ * line costs only a comparison of levels. */
 #ifndef KVC_CORE_BASE_LOG_H
 #define KVC_CORE_BASE_LOG_H
 

@@ -1,9 +1,9 @@
 /* threads.c - a pool of pthreads that runs numbered tasks.
  *
- * One word, `state`, has everything on which threads must agree: the current job's number in the upper half and the
- * next task in the lower half. A thread takes a task by compare-and-swap on the whole word, so a late thread cannot
+ * One word, `state`, contains everything that the threads must agree on: the current job's number in the upper half and
+ * the next task in the lower half. A thread takes a task by compare-and-swap on the whole word, so a late thread cannot
  * take a task of a finished job. While the caller prepares the next job, the lower half is KVC_CLOSED. Idle workers
- * spin for some microseconds, then sleep. So does a caller that waits for tasks on other threads. */
+ * spin for some microseconds, then sleep. A caller that waits for tasks on other threads does the same. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>

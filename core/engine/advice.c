@@ -46,7 +46,7 @@ static void advice_replace(struct kvc_error *error, const char *format, ...) {
 }
 
 /* Returns the bytes on the device after `tokens` tokens, or 0 if they are unknown. *surplus receives the bytes that
- * partly filled blocks may take in addition, because blocks are allocated several at once. */
+ * partly filled blocks may take in addition, because several blocks are allocated at a time. */
 static uint64_t needed(const struct need *need, const char *spec, uint64_t tokens, uint64_t *surplus) {
     const struct kvc_session *s = need->session;
     const struct kvc_network *network = s->runner->network;

@@ -30,7 +30,7 @@ struct kvc_archive {
     size_t count, capacity;
     size_t at;         /* reading: offset of the next byte */
     uint64_t left;     /* reading from a file: bytes of the file after this section */
-    uint64_t promised; /* bytes that the file must still have for the lists whose counts were read */
+    uint64_t promised; /* bytes that must follow in the file for the lists whose counts were read */
     /* `store` is called at the end of a written section, `fetch` before a section is read. */
     enum kvc_status (*store)(struct kvc_archive *archive, enum kvc_section section, uint32_t index);
     enum kvc_status (*fetch)(struct kvc_archive *archive, enum kvc_section section, uint32_t index);

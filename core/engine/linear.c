@@ -1,5 +1,5 @@
-/* linear.c - linear layers in the engine's arithmetic. Rows that several layers use in succession, as q, k and v do,
- * are quantized once. */
+/* linear.c - linear layers in the engine's arithmetic. Rows that several layers use in succession, such as the input of
+ * q, k and v, are quantized once. */
 #include "core/engine/linear.h"
 
 #include "core/base/assert.h"

@@ -427,7 +427,7 @@ static enum kvc_status select_choose(struct kvc_stage *stage, const struct kvc_s
     const struct kvc_select_reads reads = reads_of(session, select, &scores);
     if (select->share > 0) {
         const struct kvc_cut_reads cut = cut_of(session, select, &scores, &reads);
-        device->ops->select_scores(device, &scores); /* separately, because the cut reads the scores again */
+        device->ops->select_scores(device, &scores); /* separately, because cut_reads reads the scores again */
         device->ops->select_reads(device, &reads);
         device->ops->cut_reads(device, &cut);
     } else {

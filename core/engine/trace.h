@@ -20,7 +20,8 @@ enum kvc_trace_part { KVC_TRACE_EMBEDDING, KVC_TRACE_LAYER, KVC_TRACE_DELTA, KVC
  * KVC_USAGE for a wrong options->trace_values, and with KVC_RESOURCE if the file cannot be written. */
 enum kvc_status kvc_trace_open(struct kvc_engine *engine, const struct kvc_engine_options *options, uint32_t rank,
                                struct kvc_error *error);
-/* Makes a mutant of an operation beneath the trace, for tests: `inject` changes device->ops. */
+/* Makes a mutant (a deliberately wrong version) of an operation beneath the trace, for tests: `inject` changes
+ * device->ops. */
 enum kvc_status kvc_trace_inject(struct kvc_trace *trace, const char *operation,
                                  enum kvc_status (*inject)(struct kvc_device *, const char *, bool, struct kvc_error *),
                                  struct kvc_error *error);

@@ -21,8 +21,8 @@ static enum kvc_status limit_stages(struct kvc_method *method, struct kvc_error 
 }
 
 /* Returns how readily a method gives up a stage that another method wants. 0: never, because the method needs all its
- * stages or the user has given them. 1: the method needs only one of prompt and propagate. 2: the method needs only one
- * of prompt and decode. */
+ * stages or the user has chosen its stages. 1: the method needs only one of prompt and propagate. 2: the method needs
+ * only one of prompt and decode. */
 static int readiness(const struct kvc_method *method) {
     const unsigned stages = method->policy->stages;
     if (kvc_value_given(&method->values, "stages"))

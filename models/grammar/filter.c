@@ -60,8 +60,8 @@ static bool allows(void *user, int32_t token) {
     return kvc_matcher_possible(&filter->matcher, filter->text, filter->bytes + added);
 }
 
-/* Strikes out the tokens whose first byte is impossible. If few tokens are left, or with `all`, compares each of the
- * others with the grammar. */
+/* Strikes out the tokens whose first byte is impossible. If few tokens are left, or if `all` is true, compares each of
+ * them with the grammar. */
 static void strike(void *user, float *logits, bool all) {
     struct grammar_filter *filter = user;
     bool possible[256];

@@ -1,9 +1,9 @@
 #!/bin/sh
 # nvcc's PTX of the kernels contains no fused multiply-add that the source does not name, nothing that flushes
-# denormals, no approximations and nothing that the assembler may fuse, for each architecture of this build
-# (KVCULL_PTX_ARCH="80 90" names others, "default" configure's defaults that the compiler knows). The flags are those of
-# the build. The test first checks that it detects wrong flags and sources. If the toolkit has nvdisasm, or
-# KVCULL_NVDISASM names one, it also reads the assembler's output (SASS).
+# denormals, no approximations and nothing that the assembler may fuse, for each architecture of this build.
+# KVCULL_PTX_ARCH names other architectures: "80 90", or "default" for those of configure's defaults that the compiler
+# knows. The flags are those of the build. The test first checks that it detects wrong flags and sources. If the toolkit
+# has nvdisasm, or KVCULL_NVDISASM names one, it also reads the assembler's output (SASS).
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 command=$(make -s -n -W "$source/backends/cuda/kernels.cu" -C "$build" backends/cuda/kernels.lo 2>/dev/null |

@@ -85,7 +85,7 @@ static void routing(void **state) {
     }
 }
 
-/* Whatever a router computes, the chosen experts exist, and NaNs show in the shares. */
+/* Whatever logits a router gives, the chosen experts exist, and NaNs show in the routing weights. */
 static void no_numbers(void **state) {
     const float nan = kvc_nan(), infinite = kvc_infinity();
     const float rows[][4] = {{nan, nan, nan, nan},        {1, nan, 2, 3},

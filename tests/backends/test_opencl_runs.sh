@@ -62,7 +62,7 @@ kv run -m "$demo" --backend ref -p 'the needle' -n 12 -q >"$work/ref" 2>/dev/nul
 that 'an answer' [ -s "$work/opencl" ]
 that 'the same answer' cmp -s "$work/opencl" "$work/ref"
 
-# The bytes read from the cache are counted in the same way, also for methods that choose what to read.
+# The counts of bytes read from the cache equal those of ref, also for methods that choose what to read.
 for backend in ref opencl; do
     kv bench -m "$demo" --backend $backend --kv full --kv quest:budget=64 --kv sparq:budget=64 --kv rocketkv:budget=64 \
         --kv topk:budget=64 --prompt 300 --gen 3 --repeat 1 --json -q 2>/dev/null |

@@ -214,8 +214,8 @@ static void attention_sinks(void **state) {
     OPS->arena_free(device, r.arena);
 }
 
-/* With a read list and a mean value for the unread entries: the sink takes its share before either, also in the softmax
- * that chooses entries. */
+/* With a read list and a mean value for the unread entries, the sink takes its share first, also in the softmax that
+ * chooses entries. */
 static void select_with_sinks(void **state) {
     static double score[SLOTS], probability[SLOTS];
     const uint32_t group = 3, top = 40;

@@ -17,7 +17,7 @@ wait_for() {
 something() { [ -n "$(ls -A "$work/target")" ]; }
 says() { [ -s "$work/out" ]; }
 
-# ---- a signal while a file is written (a shell without job control starts what is before & with SIGINT ignored)
+# ---- a signal while a file is written (a shell without job control starts background commands with SIGINT ignored)
 # interrupted SIGNAL STATUS ARGUMENTS...
 interrupted() {
     sent=$1

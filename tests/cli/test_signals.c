@@ -107,7 +107,7 @@ static void *touch(void *address) {
     return *byte ? address : NULL;
 }
 
-/* How a process ends whose second thread reads the last byte, and its message. */
+/* Starts a process in which a second thread reads the last byte. Returns how the process ends, and its message. */
 static int end_of(bool known, char message[600]) {
     int ends[2], status;
     ssize_t got, all = 0;

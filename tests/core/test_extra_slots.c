@@ -44,7 +44,7 @@ static const char *methods[METHODS_MOST] = {"window:budget=" B,
                                             "snapkv:budget=254+triattention:stats=drawn,every=1,budget=" B};
 static size_t method_count;
 enum { PROMPT = 300, STEPS = 170 };
-static size_t after(size_t i) { return i + (kvc_test_thinned() ? 5 : 1); } /* the case to try next */
+static size_t after(size_t i) { return i + (kvc_test_thinned() ? 5 : 1); } /* returns the next case to try */
 /* After the prompt, a single superfluous block is returned; in a decode step, two are. */
 static size_t prompt_of(size_t method) { return strstr(methods[method], "rocketkv-mt") ? 600 : PROMPT; }
 static int steps(void) { return kvc_test_thinned() ? 5 : STEPS; }

@@ -1,5 +1,5 @@
 /* test_stage_arguments.c - every function of a stage refuses arguments that it cannot use, in one line that names them,
- * and the session that it refuses them to can be closed. Scores that are written are read back. */
+ * and the session can still be closed. Scores that the host writes can be read back. */
 #include "kvcull/policy.h"
 #include "tests/core/whole_fixture.h"
 

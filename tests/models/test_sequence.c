@@ -14,7 +14,8 @@
 
 static struct kvc_error error;
 
-/* Compares each beginning of a text. whole: bytes after which a text of the grammar ends, ended by 0. */
+/* Compares each beginning of a text. `whole`: lengths at which the beginning is itself a text of the grammar; a 0 ends
+ * the list. */
 static void check(const char *sequence, const char *text, const size_t *whole, size_t good) {
     struct kvc_grammar *grammar;
     FINE(kvc_grammar_open(KVC_GRAMMAR_SEQUENCE, sequence, strlen(sequence), &grammar, &error));

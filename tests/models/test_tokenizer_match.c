@@ -1,5 +1,5 @@
-/* test_tokenizer_match.c - matching in two attempts finds the same as one over the whole text, and its number of steps
- * (counted, not timed) is linear in the text's length. */
+/* test_tokenizer_match.c - matching in two attempts finds the same matches as one attempt over the whole text, and the
+ * number of its steps (counted, not timed) is linear in the text's length. */
 #include "models/tokenizer/parts.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8

@@ -117,7 +117,8 @@ static void same_as_written(const char *options, const int32_t *pseudo, size_t m
     same_as_written_with("", options, pseudo, m);
 }
 
-/* A policy whose layers above the first one compute every other row of a prompt's first 120, and those after them. */
+/* A policy whose layers above the first one compute every other one of a prompt's first 120 rows, and all rows after
+ * these. */
 static enum kvc_status thin_propagate(struct kvc_stage *stage, const struct kvc_values *values,
                                       struct kvc_error *failure) {
     const uint32_t turn = (uint32_t)kvc_stage_info(stage)->turn;

@@ -296,7 +296,7 @@ static void test_hostile(void **state) {
     }
 }
 
-/* Depth and length cost memory in proportion only. */
+/* Memory grows at most in proportion to depth and length. */
 static void test_long(void **state) {
     enum { LONG = 1 << 17 };
     static const char *const begins[] = {"<tool_call>{\"name\": \"add\", \"arguments\": ",

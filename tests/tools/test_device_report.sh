@@ -91,7 +91,7 @@ that 'no folder is named' [ -z "$(grep -F -e "$build" -e "$work" -e "${HOME:-/no
 that 'the report has the row' grep -qxF "$(cat "$rows")" "$work/report/report.md"
 nothing_left "$TMPDIR"
 
-# Only what the row is asked for: operations in the device's own shape.
+# A program that skips everything except the operations in the device's own shape.
 cat >"$work/kvcull" <<END
 #!/bin/sh
 case "\$KVCULL_OPENCL_SHAPE \$*" in
@@ -108,7 +108,7 @@ that 'refused is 1' [ $status = 1 ]
 that 'why' [ -n "$(cell 6 | grep '^ refused: fma(.*) is .*, should be .* (fused multiply-add is not one rounding) $')" ]
 that 'nothing is compared then' [ "$(cell 7)" = ' - ' ]
 that 'as many cells' [ "$(cells <"$rows")" = "$(cat "$work/cells")" ]
-# The same program, but that its comparison of operations never ends.
+# The same program, except that its comparison of operations never ends.
 cat >"$work/kvcull" <<END
 #!/bin/sh
 case "\$*" in
