@@ -114,7 +114,7 @@ const struct kvc_file_tensor *kvc_model_tensor(const struct kvc_model *model, si
     return model->gguf ? kvc_gguf_tensor_at(model->gguf, i) : kvc_safetensors_at(model->safetensors, i);
 }
 
-/* keys: the number of the model's metadata keys (keys_of). */
+/* `keys`: the number of the model's metadata keys (keys_of). */
 static uint64_t add_item(uint64_t hash, const struct kvc_model *model, size_t keys, size_t i) {
     if (i == 0)
         return add_network(hash, &model->network);

@@ -41,7 +41,7 @@ struct mpi_link {
     MPI_Comm comm;
     struct mpi_link *whole;  /* the link of all ranks; a link of all ranks points to itself */
     struct kvc_watch *watch; /* watches all ranks; NULL if there is one rank, or if the program calls MPI itself */
-    bool synchronous, owned; /* owned: this file started MPI */
+    bool synchronous, owned; /* `owned`: this file started MPI */
     bool crowded;            /* more ranks than cores on this machine: busy polling would starve the others */
     int *sizes, *offsets;    /* [count] */
     MPI_Request *requests;   /* [2 * count] */

@@ -18,7 +18,7 @@ enum reader_kind {
 };
 struct reader_mark {
     enum reader_kind kind;
-    const char *text, *close; /* close: the text that ends thoughts; only for marks that begin them */
+    const char *text, *close; /* `close`: the text that ends thoughts; only for marks that begin them */
     bool wordy;               /* an English sentence; it is a mark only if serve_reader.wordy is set */
 };
 extern const struct reader_mark reader_marks[]; /* the last element has a NULL text */

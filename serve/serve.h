@@ -74,7 +74,7 @@ struct serve_choice { /* one answer; only the engine thread uses it until the re
     size_t record_count, record_capacity, records_sent, tokens_sent;
     struct serve_text text;
     size_t text_ready, text_sent; /* number of bytes that are final (text_ready), and that are sent (text_sent) */
-    size_t echoed, offset;        /* echoed: bytes of the echoed prompt; offset: characters of the records sent */
+    size_t echoed, offset;        /* `echoed`: bytes of the echoed prompt; `offset`: characters of the records sent */
     struct serve_reader reader;   /* for a chat: splits the first text_ready bytes of the text into parts */
     bool first;                   /* true if the text is empty so far */
     bool said;                    /* true if a stream's first chunk, which has the role, has been sent */
@@ -181,7 +181,7 @@ struct serve {
     size_t queued, unfinished;
     uint64_t buffered; /* bytes of --mem reserved for the output of streams */
     uint64_t ids;
-    bool draining, stopped, ended; /* ended: the engine thread has ended */
+    bool draining, stopped, ended; /* `ended`: the engine thread has ended */
     atomic_bool warned_unread;     /* true if the warning about tools that the template ignores has been printed */
     struct serve_metrics metrics;
 };

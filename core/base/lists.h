@@ -157,7 +157,7 @@ struct kvc_ring {
  * otherwise F32. The pages of a channel are consecutive. The last page may be partial. If low is NULL and page is 1,
  * high is a copy of the keys, by channel. Pages count as state. */
 struct kvc_pages {
-    uint32_t page, stride; /* stride: pages reserved, per head */
+    uint32_t page, stride; /* `stride`: pages reserved, per head */
     enum kvc_type type;
     struct kvc_buffer *low, *high;
 };

@@ -125,7 +125,7 @@ static inline enum kvc_type kvc_weight_type(const struct kvc_weight *w) {
  * NULL, the operations on all `rows` rows of the batch that do not involve lists. */
 struct kvc_step_shape {
     const struct kvc_lists *lists;
-    uint32_t rows, heads, head_size, places; /* places: stride of the read lists; 0: every entry is read */
+    uint32_t rows, heads, head_size, places; /* `places`: stride of the read lists; 0: every entry is read */
     bool rotates;                            /* keys are rotated to cache positions */
     bool compares;                           /* keys are compared with each other (mix_redundancy) */
     bool series;                             /* keys are scored by statistics of all queries (series_scores) */
@@ -142,10 +142,10 @@ struct kvc_ops {
 /* A backend as core sees it. A new backend takes one folder and one line in backends/list.c. */
 struct kvc_backend_class {
     const char *name;
-    /* detail: the instruction set, or one line that says why the backend is not usable */
+    /* `detail`: the instruction set, or one line that says why the backend is not usable */
     bool (*usable)(char *detail, size_t capacity);
-    /* index: the N of "opencl:N", otherwise 0. path: NULL, an instruction set of this backend ("avx2"), or part of a
-     * device's name ("opencl:mali"). */
+    /* `index`: the N of "opencl:N", otherwise 0. `path`: NULL, an instruction set of this backend ("avx2"), or part of
+     * a device's name ("opencl:mali"). */
     enum kvc_status (*open)(const char *path, unsigned index, int threads, enum kvc_math math, struct kvc_device **,
                             struct kvc_error *);
     void (*missing)(char *text, size_t capacity);            /* operations that ref provides instead, or "none" */

@@ -148,7 +148,7 @@ struct kvc_config {
     struct {
         enum kvc_rope_kind kind;
         uint64_t rotary, original_context;
-        double base, partial, factor, low_factor, high_factor; /* partial: rotated fraction of the head */
+        double base, partial, factor, low_factor, high_factor; /* `partial`: rotated fraction of the head */
         double local_base; /* base for layers with a window; 0: same as the other layers */
         double beta_fast, beta_slow, attention_factor, attention_scale, mscale, mscale_all;
         bool keep_fractions; /* yarn: do not round the ends of the ramp */

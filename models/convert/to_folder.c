@@ -18,7 +18,7 @@
 /* A tensor of the folder to write. */
 struct target {
     const struct kvc_planned_tensor *planned,
-        *second; /* second: in gpt-oss, the up projection that is stored with the gate; else NULL */
+        *second; /* `second`: in gpt-oss, the up projection that is stored with the gate; else NULL */
     uint32_t expert;
     bool transposed; /* written by kvc_convert_stacked */
     char name[128];

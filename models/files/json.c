@@ -55,7 +55,7 @@ static size_t longest_token(const char *text, size_t bytes) {
 /* Presents a text as the second element of a JSON array whose first element is a string of spaces. */
 struct padded {
     const char *text;
-    size_t bytes, spaces, at; /* at: number of bytes of the padded text that were read */
+    size_t bytes, spaces, at; /* `at`: number of bytes of the padded text that were read */
 };
 
 static size_t read_padded(void *buffer, size_t capacity, void *data) {

@@ -12,7 +12,7 @@
 
 /* An end of a range, a whole number of at least 0. */
 struct bound {
-    bool set, exclusive; /* exclusive: the range does not contain the end itself; never set for whole numbers */
+    bool set, exclusive; /* `exclusive`: the range does not contain the end itself; never set for whole numbers */
     uint64_t at;
 };
 

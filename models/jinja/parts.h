@@ -64,7 +64,7 @@ enum jinja_flavor {
 };
 struct jinja_list {
     struct jinja_value *items;
-    size_t count, capacity, taken; /* taken: items already read from a generator */
+    size_t count, capacity, taken; /* `taken`: items already read from a generator */
     enum jinja_flavor flavor;
 };
 
@@ -154,7 +154,7 @@ void jinja_puts(struct jinja *j, struct jinja_text *text, const char *data); /* 
 void jinja_put_made(struct jinja *j, struct jinja_text *text, const char *data, size_t bytes, bool marked);
 struct jinja_string jinja_seen(const struct jinja_text *text); /* the text as a string, valid until the text changes */
 struct jinja_value jinja_taken_safe(struct jinja *j, const struct jinja_text *text,
-                                    bool safe); /* safe: mark it as the filter `safe` does */
+                                    bool safe); /* `safe`: mark it as the filter `safe` does */
 /* Marks `made` (or the strings in a list) as safe if `from` is safe. */
 struct jinja_value jinja_safe_as(struct jinja *j, struct jinja_value made, const struct jinja_string *from);
 struct jinja_value jinja_taken(struct jinja *j, const struct jinja_text *text);

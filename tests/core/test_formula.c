@@ -24,7 +24,7 @@ struct shape {
     struct kvc_geometry geometry;
     enum kvc_type type;
     uint32_t steps;
-    bool costly; /* costly: two prompts are enough */
+    bool costly; /* `costly`: two prompts are enough */
 };
 
 /* Policies with a budget of 96. A method that is missing here is tested with the trial options of its class. */

@@ -7,7 +7,7 @@
 /* What a part contains about itself; each part has one tensor of 8 numbers, f32. */
 struct part {
     uint64_t number, count, tensors;
-    const char *tensor, *key; /* key: a text besides those of the split; NULL: none */
+    const char *tensor, *key; /* `key`: a text key besides the keys that describe the parts; NULL: none */
     const char *value;
 };
 

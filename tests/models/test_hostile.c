@@ -22,7 +22,7 @@ struct change {
     enum kvc_gguf_type type; /* the type of one integer, if put is NULL and the key is not only removed */
     uint64_t value;
     void (*put)(struct kvc_gguf_writer *writer, const char *key);
-    bool removed, whole; /* whole: every key with the same beginning, up to the first dot */
+    bool removed, whole; /* `whole`: every key with the same beginning, up to the first dot */
     const char *tensor;  /* this tensor is left out, or gets another shape or type */
     uint64_t shape[2];
     enum kvc_type tensor_type;

@@ -8,7 +8,7 @@ static const char tokens_json[] =
     "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"<|im_end|>\":1,\"</s>\":2,\"<|eot_id|>\":3,\"e4\":4,\"e5\":5,"
     "\"e6\":6,\"<s>\":7},\"merges\":[]}}";
 
-/* ends: a digit for each token that ends a turn. */
+/* `ends`: a digit for each token that ends a turn. */
 static void check_ends(const struct kvc_tokenizer *tokenizer, int32_t eos, const char *ends, const char *what) {
     char found[TOKENS + 1] = "";
     size_t n = 0;

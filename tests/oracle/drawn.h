@@ -14,7 +14,7 @@ enum { MOST_LAYERS = 5, MOST_LISTS = 8, MOST_HEADS = 14, HEAD_SIZE = 8 };
 struct drawn {
     char spec[800];
     uint32_t layers, heads, kv_heads;
-    uint32_t budget, share; /* share: a percentage of the held entries that replaces the budget; 0: no percentage */
+    uint32_t budget, share; /* `share`: a percentage of the held entries that replaces the budget; 0: no percentage */
     uint32_t left_out;      /* one bit for each layer in which the method does not act */
     bool per_head, cut_rows;
     bool both; /* a method with two stages uses both */

@@ -40,8 +40,8 @@ struct entry {
 
 struct head { /* one list of entries of one layer */
     struct entry *entries;
-    uint32_t count, held; /* held: the length of the layer's longest list when the last prompt was read */
-    uint32_t after;       /* after: the longest list's length after the last prompt's stage */
+    uint32_t count, held; /* `held`: the length of the layer's longest list when the last prompt was read */
+    uint32_t after;       /* `after`: the longest list's length after the last prompt's stage */
     uint32_t cursor;      /* lacache: the position in its ladder */
     bool thinned;         /* a method has evicted entries */
 };

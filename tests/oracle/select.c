@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 struct sizes {
-    uint32_t page, dims, top, all; /* all: if there are at most this many entries, all are read */
+    uint32_t page, dims, top, all; /* `all`: if there are at most this many entries, all are read */
 };
 
 static uint32_t budget_of(const struct select_plan *plan, uint32_t held) {

@@ -16,7 +16,7 @@ struct run {
     int32_t tokens[PROMPT];
     float *logits; /* [SESSIONS, vocab] */
     struct kvc_session *other;
-    unsigned calls, stop; /* progress: the number of its calls, and the call at which it stops; 0: never */
+    unsigned calls, stop; /* calls of the progress function so far; the call that stops the prompt, 0: none */
 };
 
 static void check(enum kvc_status status, const struct kvc_error *error) {

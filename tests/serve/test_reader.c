@@ -19,8 +19,8 @@ enum { TOOLS = 1, THOUGHTS = 2, CHANNELS = 4, WORDY = 8, SINGLE = 16, BOTH = TOO
 #define STOP "{\"name\": \"stop\"}"
 #define CHANNEL(name, text) "<|channel|>" name "<|message|>" text
 
-/* parts: the reasoning, the content, then name and arguments of each call, between bars. A final ! says that the answer
- * ends with a complete call. */
+/* `parts`: the reasoning, the content, then name and arguments of each call, separated by bars. A final ! says that the
+ * answer ends with a complete call. */
 static const struct sample {
     unsigned flags;
     const char *text, *parts;
