@@ -77,8 +77,8 @@ struct eval_span_sums {
     uint64_t prompt_all, prompt_any; /* number of lists that hold all, or any, of the span's tokens after the prompt */
     uint64_t end_all, end_any;       /* the same counts at the end of the answer */
     const char *moment;              /* name of the moment with the most evictions; NULL: there was none */
-    uint64_t moment_lost, entries;   /* moment_lost: number of entries evicted at that moment; entries: all entries of
-                                      * the span */
+    uint64_t moment_lost, entries; /* `moment_lost`: number of entries evicted at that moment; `entries`: all entries of
+                                    * the span */
     /* layers that hold the smallest and the largest fraction of the entries at the end */
     size_t worst[3], best[3], worst_count, best_count;
 };

@@ -191,12 +191,12 @@ def test_what_is_refused():
 
 #: Options that methods need beside their budget, with which all of them run on 700 rows.
 NEEDED = {"sparq": "budget=300", "hsa": "budget=300", "cake": "budget=300", "fastkv": "budget=300", "rocketkv-mt": "budget=300"}
-#: Methods that need a file, rows of a model's own or more layers.
+#: Methods that need a file, rows that a model computes, or several layers.
 ELSEWHERE = {"triattention", "duo", "dapq", "kvzip", "lacache"}
 
 
 def test_which_queries_methods_look_at():
-    """The table QUERIES is what the methods do: other queries before the last ones change nothing that stays."""
+    """The table QUERIES is correct: changes of earlier queries than those in the table do not change what is kept."""
     draw = np.random.default_rng(4)
     keys, values = draw.standard_normal((2, 1, 2, 700, 16))
     first, second = draw.standard_normal((2, 1, 4, 700, 16))

@@ -75,7 +75,8 @@ def test_texts_for_which_the_scripts_stop():
 
 
 def test_stems_are_those_of_the_golden():
-    """ROUGE of InfiniteBench and HELMET counts stems. The golden has those that the scripts' versions made."""
+    """ROUGE of InfiniteBench and HELMET counts stems. The golden data has the stems that the versions used by the
+    scripts made."""
     tokenize = pytest.importorskip("rouge_score.tokenize", reason="stems are made by rouge-score")
     from nltk.stem.porter import PorterStemmer  # rouge-score needs it
     assert len(GOLDEN["stems"]) > 100

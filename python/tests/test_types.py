@@ -40,7 +40,7 @@ def test_the_stub_is_that_of_the_tables(program):
 
 @pytest.fixture(scope="module", name="found")
 def what_mypy_finds(tmp_path_factory):
-    """The lines that mypy prints about both texts, in one run, because it first reads the types of numpy."""
+    """Returns the lines that mypy prints about both texts. Uses one run, because each run first reads numpy's types."""
     pytest.importorskip("mypy", reason="no mypy")
     folder = tmp_path_factory.mktemp("mypy")
     wrong = "\n".join(WRONG)

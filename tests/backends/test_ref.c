@@ -1,5 +1,6 @@
-/* test_ref.c - reference operations on rows, and from scores to entries, against double precision, simple models in
- * this file, or results computed by hand. (test_verify.c compares all other implementations with the reference.) */
+/* test_ref.c - compares reference operations on rows, and those that turn scores into kept entries, with double
+ * precision, simple models in this file, or results computed by hand. (test_verify.c compares all other implementations
+ * with the reference.) */
 #include "tests/backends/ref_fixture.h"
 
 /* ---- rows ---- */

@@ -121,7 +121,7 @@ static void kernels(void **state) {
                     one_linear(other, (enum kvc_type)type, rows[i], outputs[(i + (size_t)type) % 5], K, i % 2);
             }
         other->ops->close(other);
-        assert_int_equal(with_tiles, 5 * 10); /* not for three of 13 types, which have a scale for 16 weights */
+        assert_int_equal(with_tiles, 5 * 10); /* without the three types whose scales serve 16 weights */
     }
 #else
     SKIP_BECAUSE("this build contains no paths for x86");
@@ -193,7 +193,7 @@ static void kernels_int16(void **state) {
 /* ---- the system's permission ---- */
 
 #if defined(KVC_X86_AMX) && defined(__linux__)
-/* Lets arch_prctl(ARCH_REQ_XCOMP_PERM) and (ARCH_GET_XCOMP_PERM) of this process fail, as older systems do. */
+/* Makes arch_prctl(ARCH_REQ_XCOMP_PERM) and (ARCH_GET_XCOMP_PERM) fail in this process, as on older systems. */
 static bool refuse_permissions(void) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),

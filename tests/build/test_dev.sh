@@ -1,8 +1,8 @@
 #!/bin/sh
-# ./dev check cannot be green without having run: jobs and tests that are cut, that never start, that leave no result or
-# that count nothing fail it by name; skips give their reasons; the slowest tests are printed; the faults of
-# tests/mutants/list.txt can be put into the tree; --coverage finds what is not reached. With jobs and a makefile made up
-# here.
+# ./dev check succeeds only if everything has run: it fails, and names the job or test, if one is cut off, never starts,
+# leaves no result or counts no case. Skips give their reasons; the slowest tests are printed; the faults of
+# tests/mutants/list.txt can be put into the tree; --coverage finds what is not reached. Uses jobs and a makefile made
+# up here.
 command -v bash >/dev/null && command -v timeout >/dev/null || { echo 'no bash or no timeout'; exit 77; }
 top=$(cd "$top_srcdir" && pwd) && work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
@@ -35,7 +35,7 @@ job lacking 'add 1 0 0; skip lacking "no such device"'
 job slow 'within sleep 30; add 1 0 0; [ "$(left)" != 0 ] || failure "slow was cut"'
 job made 'run_tests made build/made'
 job some 'only="tests/a tests/c.sh" run_tests some build/made'
-# Tests of a makefile: each takes what its recipe says.
+# Tests of a makefile: recipe() sets their results.
 cat >"$work/tree/build/made/Makefile" <<'END'
 names = tests/a tests/b tests/c.sh tests/d.sh
 result = mkdir -p tests; printf ':test-result: $(1)\n' >tests/$(2).trs; printf '$(3)\n' >tests/$(2).log;

@@ -3,7 +3,7 @@
 . "${top_srcdir:-.}/tests/cli/lib.sh"
 not_in_valgrind
 
-# Tokens of the demo model are words and two digits; those of the tiny one, whose weights are random, also bytes.
+# The demo model's tokens are words and two-digit numbers. The tiny model, whose weights are random, also has bytes.
 tiny=$work/tiny.gguf
 kv mkmodel --shape tiny --type f16 --seed 7 -o "$tiny" -q || exit 1
 question='the magic number for lantern 48 21 . question : the magic number for lantern'
@@ -63,7 +63,7 @@ kv chat -m "$demo" --template chatml --kv snapkv:budget=40 --seed 3 -q --regex '
 that 'three answers of a chat' [ "$(grep -cx '[0-9][0-9]\( [0-9][0-9]\)\{1,2\}' "$work/out")" = 3 ]
 that 'and nothing else' [ "$(wc -l <"$work/out")" = 3 ]
 
-# ---- ends: an end token only where the answer is whole, and always there
+# ---- ends: an end token comes only after a complete answer, and always if nothing may follow
 ok run -m "$tiny" -p sum --temp 0 -n 40 --json --ignore-eos --regex 'a{3}'
 that 'three letters' [ "$(json turns.0.text)" = aaa ]
 that 'an end with --ignore-eos' [ "$(json turns.0.stopped)" = 'end of turn' ]

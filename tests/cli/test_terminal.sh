@@ -205,7 +205,7 @@ types 'the red kettle' && keys Enter && shows 'cut after' && save
 that 'the message is left out' [ "$(grep -ac 'sailor the old' "$work/talk")" = 0 ]
 keys C-d && ends Ctrl-D
 
-# ---- the end by a signal, and a stop
+# ---- ended by a signal; stopped and continued
 chat 60 24
 types 'half a message'
 kill -TERM "$(cat "$work/pid")"

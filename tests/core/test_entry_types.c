@@ -76,7 +76,7 @@ static void test_sizes(void **state) {
             assert_int_equal(kvc_entry_row_bytes(rows[i].type, sizes[s]), rows[i].bytes[s]);
 }
 
-/* The most by which a stored value may differ from x in a group whose least and largest values are given. */
+/* Returns the largest permitted difference between x and its stored value, in a group from `least` to `largest`. */
 static double bound(enum kvc_type type, double x, double least, double largest) {
     const double amax = fmax(fabs(least), fabs(largest)), half = 0.5 + 1e-3 * 16;
     switch (type) {

@@ -107,7 +107,7 @@ static struct eval_prompter prompter_of(const char *template_name) {
     return prompter;
 }
 
-/* Tokens of the whole: of all turns, or of the longest request, answers included. */
+/* Returns the number of tokens of all turns together or of the longest request, answers included. */
 static uint64_t whole(const struct eval_task *task, uint64_t length, const struct eval_prompt *prompt) {
     const uint64_t answer = eval_task_answer(task, length);
     uint64_t tokens = prompt->count + answer;

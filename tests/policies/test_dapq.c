@@ -228,8 +228,8 @@ static void test_content(void **state) {
     remove(path);
 }
 
-/* content=draft: the tokens are what the cache of content=tail answers, and the draft leaves no trace in the session.
- */
+/* content=draft: the pseudo tokens equal the answer of a session with content=tail, and the draft leaves no trace in
+ * the session. */
 static void test_draft(void **state) {
     enum { N = 120, M = 9 };
     const uint32_t vocab = kvc_model_info(model)->vocab;

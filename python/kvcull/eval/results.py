@@ -1,4 +1,4 @@
-"""Results: one JSON object for each answer, which is appended to a file at once, and facts about how the results were
+"""Results: one JSON object for each answer, appended to a file immediately, and descriptions of how the results were
 made.
 
 The members are those of `kvcull eval --out` (docs/reference/tasks.md), and `full_bytes`, the bytes that the method

@@ -192,7 +192,7 @@ def infinite_number(answer: str, truth: str) -> float:
 
 
 def infinite_run(answer: str, truth: str) -> float:
-    """Returns 1 if the answer's last word is the same whole number."""
+    """Returns 1 if the answer's last word equals the truth, a whole number."""
     words = _blanked(answer.strip(), "\n.`'\":").split()
     try:
         return float(bool(words) and int(words[-1]) == int(truth))
@@ -359,8 +359,8 @@ def length(answer: str, wanted: int) -> float:
 
 
 def completion(answer: str, kind: str, number: int) -> float:
-    """LongGenBench: returns the share of the pieces 1 ... number that exist. A piece begins with #*# and has "KIND n".
-    """
+    """LongGenBench: returns the share of the pieces 1 to `number` that exist. A piece begins with #*# and has "KIND
+    n"."""
     found = (re.search(re.escape(kind) + r" (\d+)", piece) for piece in answer.split("#*#"))
     there = {int(one.group(1)) for one in found if one}
     return len(there & set(range(1, number + 1))) / number if number else 0.0
