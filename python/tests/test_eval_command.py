@@ -30,7 +30,7 @@ def command(tmp_path):
 
 
 def block(kind):
-    """Returns the guide's block of a kind in the section about a task of one's own."""
+    """Returns the code block of this kind from the guide's section on writing a task."""
     section = GUIDE[GUIDE.index("## Write a task"):]
     return re.search(rf"^```{kind}\n(.*?)^```$", section, re.S | re.M).group(1)
 

@@ -1,4 +1,5 @@
-"""Presses: a transformers model's cache holds what the engine keeps of the same tensors, and its answers follow."""
+"""Presses: a transformers model's cache holds the entries that the engine keeps of the same tensors, and the model
+answers from these."""
 import numpy as np
 import pytest
 
@@ -220,7 +221,7 @@ def test_caps_and_sinks_of_the_engine(kind, config, more, bundled):
 
 
 def test_every_method_is_pressed_or_refused(llama):
-    """A refusal is one line, before anything is computed, that says what to use instead."""
+    """A refusal comes before anything is computed, as one line that says what to use instead."""
     needs = {"triattention": "stats=drawn,budget=64", "duo": "file=every-other", "sparq": "budget=16",
              "hsa": "budget=16", "lagkv": "budget=280", "lacache": "budget=150,span=2"}
     refused, text = [], ids(300)

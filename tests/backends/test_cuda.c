@@ -140,8 +140,8 @@ static void operations(void **state) {
     static const char *const more[] = {
         "linear",    "expert_linear",      "linear_int8", "linear_int16",
         "attention", "attention+integers", "ring_write"}; /* Each of them launches many kernels. */
-    /* The shared kernels that CUDA kernels replace, those of --math=fast, and the one that clears memory on OpenCL's
-     * CPUs. */
+    /* The shared kernels that CUDA kernels replace, those of --math=fast, and the one that clears memory on OpenCL CPU
+     * devices. */
     static const char *const unused[] = {"pack_x",     "pack_w",   "product", "linear_int8_gemm", "linear_int16_gemm",
                                          "dequantize", "add_bias", "clear"};
     const char *never;

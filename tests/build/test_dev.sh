@@ -79,7 +79,7 @@ check 1 '' --made
 that 'what belongs to another job is no skip' last '3 passed, 1 failed, 1 skipped'
 that 'which test failed' has '^    build/made: tests/d.sh$'
 
-# A test that hangs is ended, and has a time.
+# A test that hangs is ended, and its times are recorded.
 printf 'exec sleep 30\n' >"$work/hangs.sh"
 mkdir "$work/times"
 bash "$top/tests/jobs/lib/timed.sh" 1 "$work/times" sh "$work/hangs.sh" >"$work/out" 2>&1

@@ -205,8 +205,8 @@ if [ -w /dev/full ]; then
     kv run --help >/dev/full 2>"$work/err"
     that 'help to a full disk is 4' [ $? = 4 ]
 fi
-# A standard file that is closed stays closed: the next opened file must not get its number and be written to. (Does not
-# use libtool's script, which is itself such a file.)
+# If standard output or standard error is closed, the next opened file must not get its number and be written to. (Does
+# not use libtool's script, because the shell that reads it could get that number.)
 real=$build/.libs/kvcull
 [ -x "$real" ] || real=$program
 closed() { LD_LIBRARY_PATH=$build/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$real" "$@"; }

@@ -56,7 +56,7 @@ wait $!
 nothing_left "$work/target"
 
 # ---- symbolic links
-# linked NAME ARGUMENTS...: writes to NAME, a link, and NAME stays one; its target gets the file.
+# linked NAME ARGUMENTS...: the command writes to NAME, a link. NAME stays a link, and its target gets the file.
 linked() {
     ok "$@"
     that "$1: the link stays" [ -h "$work/link" ]

@@ -269,7 +269,7 @@ static void test_memory(void **state) {
     assert_int_equal(memory.now[KVC_MEMORY_CACHE], 0);
 }
 
-/* Values clipped while they are stored count for each session as often as it stores them. */
+/* A value that is clipped when stored counts for each session as often as the session stores it. */
 static void test_saturated(void **state) {
     (void)state;
     static const char *const policies_here[] = {"full", "snapkv:budget=40,per=head", "h2o:budget=40", "dapq:budget=40",

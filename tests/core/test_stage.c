@@ -439,7 +439,8 @@ static void test_limit(void **state) {
     }
 }
 
-/* The interrupt callback is called before every part of a layer, and ends the call. Small parts ask once. */
+/* The interrupt callback is called before every part of a layer, and its answer can end the library call. A small part
+ * asks once. */
 static int count_down(void *left) { return (*(int *)left)-- == 0; }
 
 static void test_interrupt(void **state) {
@@ -561,8 +562,8 @@ static void test_replay(void **state) {
 
 static int checked_layers;
 
-/* Each of the window's rows of probabilities sums to 1 over the entries that its query sees, itself included: four rows
- * per head. */
+/* Each row of the window's probabilities sums to 1 over the entries that its query sees, its own included. There are
+ * four rows per head. */
 static enum kvc_status add_up(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
     (void)values;
     const struct kvc_stage_info *info = kvc_stage_info(stage);

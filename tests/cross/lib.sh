@@ -2,7 +2,7 @@
 # and $out (a folder to work in) set. Prints "ok", "not ok" and "skip" lines.
 jobs=$(nproc 2>/dev/null || echo 2)
 mkdir -p "$out"
-# Warnings are errors if they are for configure, too.
+# Warnings are errors if configure makes them errors.
 case ${KVCULL_CONFIGURE-} in *--enable-werror*) werror=-Werror ;; *) werror= ;; esac
 
 # The small models of the families, as arguments of the driver.

@@ -10,7 +10,7 @@ check_sanitize() {
     only=$(make -s --no-print-directory -C build/sanitize list-tests |
         grep -v '^tests/\(build\|tools\|ranks\|python\)/.*\.sh$\|^examples/')
     if [ -z "${KVCULL_TEST_WHOLE-}" ]; then
-        # Of the scripts, only those run that give bad input to the server and to the program. A driver's compiler takes
+        # Of the scripts, only those that give bad input to the server or the program are run. A driver's compiler takes
         # most of the time of test_opencl; test_opencl_arithmetic and test_device run the same host code.
         only=$(say "$only" | grep -v '\.sh$\|/test_real$\|/test_opencl$' &&
             say tests/serve/test_{serve,fields,http,fork}.sh tests/cli/test_{errors,saved}.sh)

@@ -452,7 +452,7 @@ static void shapes_are_models(void **state) {
     assert_non_null(strstr(error.text, "shape here: there is no family nosuch"));
 }
 
-/* In GGUF files of Gemma's largest models the number of layers determines by what queries are scaled. */
+/* In GGUF files of Gemma's largest models, the number of layers determines the scale of the queries. */
 static void scales_of_wide_models(void **state) {
     (void)state;
     static const struct {

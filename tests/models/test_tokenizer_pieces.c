@@ -8,7 +8,8 @@
 
 static const char *const names[] = {"pieces-llama", "pieces-gemma", "pieces-plain"};
 
-/* Compares ids without control tokens, which the library does not search for; in texts without unknown characters. */
+/* Compares ids in texts without unknown characters. Leaves out control tokens, which the library does not search
+ * for. */
 static size_t compare(const struct kvc_tokenizer *tokenizer, const char *name, const json_t *expected) {
     static int32_t ids[20000];
     json_t *texts = data_json("tokenizers/texts.json");

@@ -313,7 +313,7 @@ static void test_take_turns(void **state) {
 }
 
 /* At every moment of prefill a layer holds at most a chunk and the largest of its budgets so far, in whole blocks.
- * Probes that see each other would add theirs. */
+ * Here probes do not see each other; otherwise they would add entries of their own. */
 #define CHUNK ",probe_sees=chunk"
 static void test_take_bound(void **state) {
     static const char *const specs[] = {"take:budget=64,warmup_budget=256,warmup_layers=3,chunk=512,probe=16" CHUNK,
