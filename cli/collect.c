@@ -1,5 +1,5 @@
-/* collect.c - kvcull collect: runs a model over a text and writes statistics of its queries, for the policy
- * `triattention`. */
+/* collect.c - kvcull collect: runs a model over a text and writes statistics of its queries, for the policies
+ * `triattention`, `expected` and `qfilter`. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,54 +10,80 @@
 
 struct arguments {
     struct cli_common common;
-    const char *model, *file, *out;
+    const char *model, *file, *out, *user;
     int64_t tokens;
 };
 
-/* Sums over the queries before RoPE, added in the order of the text. */
+#define LEFT_OUT 4u /* first tokens, whose queries do not count for the policy `expected` */
+
+/* The policy that reads the file. */
+enum user { TRIATTENTION, EXPECTED, QFILTER };
+
+static enum user user_of(const char *name) {
+    return strcmp(name, "qfilter") == 0 ? QFILTER : strcmp(name, "expected") == 0 ? EXPECTED : TRIATTENTION;
+}
+
+/* Sums over the queries, added in the order of the text. The queries for `qfilter` are rotated, the others are not. */
 struct collector {
-    uint32_t layers, heads, head_size;
+    enum user user;
+    uint32_t layers, heads, kv_heads, head_size;
     size_t capacity;  /* largest number of rows in `queries` */
     float *queries;   /* [capacity, heads, head_size] */
-    uint64_t *rows;   /* [layers] */
+    uint64_t *seen;   /* [layers]: rows of the text so far */
+    uint64_t *rows;   /* [layers]: rows in the sums */
     uint32_t *rotary; /* [layers] */
     double *sum;      /* [layers, heads, head_size] */
-    double *length;   /* [layers, heads, head_size / 2]: sums of the lengths of the rotated pairs */
+    double *more; /* [layers, heads, width]: for triattention sums of the lengths of the rotated pairs, for the others
+                   * sums of the products of channels b and c, for each c up to b, row by row */
 };
 
 static void close_collector(struct collector *c) {
     free(c->queries);
+    free(c->seen);
     free(c->rows);
     free(c->rotary);
     free(c->sum);
-    free(c->length);
+    free(c->more);
 }
 
-static bool open_collector(const struct kvc_model_info *info, size_t capacity, struct collector *c) {
+static size_t width_of(const struct collector *c) {
+    return c->user == TRIATTENTION ? c->head_size / 2 : (size_t)c->head_size * (c->head_size + 1) / 2;
+}
+
+static bool open_collector(const struct kvc_model_info *info, size_t capacity, enum user user, struct collector *c) {
     const size_t heads = (size_t)info->layers * info->heads;
 
-    *c = (struct collector){info->layers, info->heads, info->head_size, capacity, NULL, NULL, NULL, NULL, NULL};
+    *c = (struct collector){.user = user,
+                            .layers = info->layers,
+                            .heads = info->heads,
+                            .kv_heads = info->kv_heads,
+                            .head_size = info->head_size,
+                            .capacity = capacity};
     c->queries = calloc(capacity, (size_t)info->heads * info->head_size * sizeof *c->queries);
+    c->seen = calloc(info->layers, sizeof *c->seen);
     c->rows = calloc(info->layers, sizeof *c->rows);
     c->rotary = calloc(info->layers, sizeof *c->rotary);
     c->sum = calloc(heads, info->head_size * sizeof *c->sum);
-    c->length = calloc(heads, (info->head_size / 2 + 1) * sizeof *c->length);
-    return c->queries && c->rows && c->rotary && c->sum && c->length;
+    c->more = calloc(heads, (width_of(c) + 1) * sizeof *c->more);
+    return c->queries && c->seen && c->rows && c->rotary && c->sum && c->more;
 }
 
 static void collect_add(struct collector *c, uint32_t layer, const float *query, uint32_t head) {
     const uint32_t d = c->head_size, pairs = c->rotary[layer] / 2;
     KVC_ASSERT(layer < c->layers && head < c->heads && 2 * pairs <= d);
     double *sum = c->sum + ((size_t)layer * c->heads + head) * d;
-    double *length = c->length + ((size_t)layer * c->heads + head) * (d / 2);
+    double *more = c->more + ((size_t)layer * c->heads + head) * width_of(c);
 
     for (uint32_t i = 0; i < d; i++)
         sum[i] += (double)query[i];
-    for (uint32_t i = 0; i < pairs; i++) {
+    for (uint32_t i = 0; c->user == TRIATTENTION && i < pairs; i++) {
         const double a = (double)query[i], b = (double)query[i + pairs];
 
-        length[i] += sqrt(a * a + b * b);
+        more[i] += sqrt(a * a + b * b);
     }
+    for (uint32_t b = 0; c->user != TRIATTENTION && b < d; b++)
+        for (uint32_t i = 0; i <= b; i++)
+            *more++ += (double)query[b] * (double)query[i];
 }
 
 static enum kvc_status collect_attended(struct kvc_stage *stage, const struct kvc_values *values,
@@ -66,17 +92,20 @@ static enum kvc_status collect_attended(struct kvc_stage *stage, const struct kv
     const uint32_t layer = kvc_stage_info(stage)->layer;
     size_t rows = 0;
     const enum kvc_status status =
-        kvc_stage_read_queries(stage, c->queries, c->capacity, &rows, &c->rotary[layer], error);
+        kvc_stage_read_queries(stage, c->user == QFILTER, c->queries, c->capacity, &rows, &c->rotary[layer], error);
 
     (void)values;
     if (status != KVC_OK)
         return status;
     if (rows > c->capacity)
         return kvc_fail(error, KVC_USAGE, "%zu rows at once; room is for %zu", rows, c->capacity);
-    for (size_t row = 0; row < rows; row++)
+    for (size_t row = 0; row < rows; row++) {
+        if (c->seen[layer]++ < LEFT_OUT && c->user == EXPECTED)
+            continue;
         for (uint32_t h = 0; h < c->heads; h++)
             collect_add(c, layer, c->queries + (row * c->heads + h) * c->head_size, h);
-    c->rows[layer] += rows;
+        c->rows[layer]++;
+    }
     return KVC_OK;
 }
 
@@ -87,56 +116,144 @@ static enum kvc_status keep_all(struct kvc_stage *stage, const struct kvc_values
 
 /* ---- the file, as policies/query_stats.h has it ---- */
 
-/* Statistics of the concentration over all pairs. A pair's concentration is the length of its mean divided by the mean
- * of its lengths. It is 1 if the queries do not vary. */
+/* Statistics of the concentration over all pairs or filters. A pair's concentration is the length of its mean divided
+ * by the mean of its lengths; it is 1 if the queries do not vary. A filter's is the share of the queries' squared
+ * lengths along it. */
 struct concentration {
     double sum;
-    uint64_t pairs, high;
+    uint64_t count, high;
 };
+
+static void add_concentration(struct concentration *all, double r) {
+    all->sum += r;
+    all->high += r > 0.9;
+    all->count++;
+}
+
+static const double *sum_of(const struct collector *c, uint32_t layer, uint32_t head) {
+    return c->sum + ((size_t)layer * c->heads + head) * c->head_size;
+}
+
+static const double *more_of(const struct collector *c, uint32_t layer, uint32_t head) {
+    return c->more + ((size_t)layer * c->heads + head) * width_of(c);
+}
+
+static void write_number(FILE *stream, const char *before, double number) {
+    fprintf(stream, "%s%.9g", before, (double)(float)number);
+}
 
 static void write_head(FILE *stream, const struct collector *c, uint32_t layer, uint32_t head,
                        struct concentration *all) {
     const uint32_t d = c->head_size, pairs = c->rotary[layer] / 2;
-    const double *sum = c->sum + ((size_t)layer * c->heads + head) * d;
-    const double *length = c->length + ((size_t)layer * c->heads + head) * (d / 2);
-    const double rows = (double)c->rows[layer];
+    const double *sum = sum_of(c, layer, head), *more = more_of(c, layer, head), rows = (double)c->rows[layer];
 
     for (uint32_t i = 0; i < d; i++)
-        fprintf(stream, "%s%.9g", i ? " " : "", (double)(float)(sum[i] / rows));
-    for (uint32_t i = 0; i < pairs; i++) {
-        const double r = length[i] > 0 ? sqrt(sum[i] * sum[i] + sum[i + pairs] * sum[i + pairs]) / length[i] : 0;
+        write_number(stream, i ? " " : "", sum[i] / rows);
+    for (uint32_t i = 0; c->user == TRIATTENTION && i < pairs; i++) {
+        const double length = sqrt(sum[i] * sum[i] + sum[i + pairs] * sum[i + pairs]);
 
-        fprintf(stream, " %.9g", (double)(float)(length[i] / rows));
-        all->sum += r;
-        all->high += r > 0.9;
-        all->pairs++;
+        write_number(stream, " ", more[i] / rows);
+        add_concentration(all, more[i] > 0 ? length / more[i] : 0);
     }
+    for (uint32_t b = 0; c->user == EXPECTED && b < d; b++)
+        for (uint32_t i = 0; i <= b; i++)
+            write_number(stream, " ", *more++ / rows - sum[b] / rows * (sum[i] / rows));
+    fprintf(stream, "\n");
+}
+
+/* Returns the length of the symmetric matrix of `products` times v [d], and sets v to the product divided by it. next
+ * [d] is scratch. */
+static double multiply(const double *products, uint32_t d, double *v, double *next) {
+    double square = 0;
+
+    for (uint32_t b = 0; b < d; b++)
+        next[b] = 0;
+    for (uint32_t b = 0; b < d; b++)
+        for (uint32_t i = 0; i <= b; i++) {
+            const double x = *products++;
+
+            next[b] += x * v[i];
+            next[i] += i < b ? x * v[b] : 0;
+        }
+    for (uint32_t b = 0; b < d; b++)
+        square += next[b] * next[b];
+    for (uint32_t b = 0; b < d; b++)
+        v[b] = square > 0 ? next[b] / sqrt(square) : 0;
+    return sqrt(square);
+}
+
+/* Sets v [d] to the first eigenvector of the products, with the sign that makes its dot product with the sum positive.
+ * Returns the share of the queries' squared lengths along it. space [2 * d] is scratch. */
+static double main_direction(const double *sum, const double *products, uint32_t d, double *v, double *space) {
+    double along = 0, all = 0, dot = 0, change = 1;
+
+    for (uint32_t i = 0; i < d; i++) {
+        v[i] = 1.0 / (i + 1); /* not orthogonal to the eigenvector, except by chance */
+        all += products[(size_t)i * (i + 1) / 2 + i];
+    }
+    for (unsigned round = 0; round < 2000 && change > 1e-10; round++) {
+        memcpy(space + d, v, d * sizeof *v);
+        along = multiply(products, d, v, space);
+        change = 0;
+        for (uint32_t i = 0; i < d; i++)
+            change = fmax(change, fabs(v[i] - space[d + i]));
+    }
+    for (uint32_t i = 0; i < d; i++)
+        dot += v[i] * sum[i];
+    for (uint32_t i = 0; dot < 0 && i < d; i++)
+        v[i] = -v[i];
+    return all > 0 ? along / all : 0;
+}
+
+/* Writes the mean direction of the query heads that share a KV head. space [4 * d] is scratch. */
+static void write_filter(FILE *stream, const struct collector *c, uint32_t layer, uint32_t kv_head, double *space,
+                         struct concentration *all) {
+    const uint32_t d = c->head_size, group = c->heads / c->kv_heads;
+    double *filter = space + 3 * d;
+
+    memset(filter, 0, d * sizeof *filter);
+    for (uint32_t h = kv_head * group; h < (kv_head + 1) * group; h++) {
+        add_concentration(all, main_direction(sum_of(c, layer, h), more_of(c, layer, h), d, space, space + d));
+        for (uint32_t i = 0; i < d; i++)
+            filter[i] += space[i] / group;
+    }
+    for (uint32_t i = 0; i < d; i++)
+        write_number(stream, i ? " " : "", filter[i]);
     fprintf(stream, "\n");
 }
 
 static int write_stats(const struct cli_command *command, const char *path, const struct kvc_model_info *info,
                        const struct collector *c, struct concentration *all) {
+    static const char *const titles[] = {"statistics", "covariances", "filters"};
+    const uint32_t heads = c->user == QFILTER ? c->kv_heads : c->heads;
     struct cli_file file;
     char name[200];
-    int status = cli_file_open(command, path, &file);
+    double *space = calloc(c->head_size, 4 * sizeof *space);
+    int status = space ? cli_file_open(command, path, &file) : cli_no_memory(command);
 
-    if (status != KVC_OK)
+    if (status != KVC_OK) {
+        free(space);
         return status;
+    }
     kvc_printable(info->name, strlen(info->name), name, sizeof name);
-    fprintf(file.stream, "kvcull query statistics 1\nmodel %s\ntokens %llu\nshape %u %u %u\n", name,
-            (unsigned long long)c->rows[0], c->layers, c->heads, c->head_size);
+    fprintf(file.stream, "kvcull query %s 1\nmodel %s\ntokens %llu\nshape %u %u %u\n", titles[c->user], name,
+            (unsigned long long)c->rows[0], c->layers, heads, c->head_size);
     for (uint32_t l = 0; l < c->layers; l++) {
         fprintf(file.stream, "layer %u rotary %u\n", l, c->rotary[l]);
-        for (uint32_t h = 0; h < c->heads; h++)
-            write_head(file.stream, c, l, h, all);
+        for (uint32_t h = 0; h < heads; h++)
+            if (c->user == QFILTER)
+                write_filter(file.stream, c, l, h, space, all);
+            else
+                write_head(file.stream, c, l, h, all);
     }
+    free(space);
     return cli_file_commit(command, &file);
 }
 
 static int collect_print(const struct cli_command *command, const struct arguments *a, const struct collector *c,
                          const struct concentration *all) {
-    const double mean = all->pairs ? all->sum / (double)all->pairs : 0;
-    const double high = all->pairs ? (double)all->high / (double)all->pairs : 0;
+    const double mean = all->count ? all->sum / (double)all->count : 0;
+    const double high = all->count ? (double)all->high / (double)all->count : 0;
 
     if (strcmp(a->out, "-") == 0)
         return KVC_OK;
@@ -148,15 +265,19 @@ static int collect_print(const struct cli_command *command, const struct argumen
         cli_json_set(root, "layers", json_integer(c->layers));
         cli_json_set(root, "heads", json_integer(c->heads));
         cli_json_set(root, "head_size", json_integer(c->head_size));
-        cli_json_set(root, "concentration", cli_json_number(mean));
-        cli_json_set(root, "above_0.9", cli_json_number(high));
+        if (all->count) {
+            cli_json_set(root, "concentration", cli_json_number(mean));
+            cli_json_set(root, "above_0.9", cli_json_number(high));
+        }
         return cli_json_print(command, root, stdout);
     }
     if (a->common.quiet)
         return KVC_OK;
     printf("queries        %llu tokens, %u layers of %u heads of %u, in %s\n", (unsigned long long)c->rows[0],
            c->layers, c->heads, c->head_size, a->out);
-    printf("concentration  %.3f in the mean over heads and pairs, above 0.9 in %.1f %% of them\n", mean, 100 * high);
+    if (all->count)
+        printf("concentration  %.3f in the mean over %s, above 0.9 in %.1f %% of them\n", mean,
+               c->user == QFILTER ? "query heads" : "heads and pairs", 100 * high);
     return cli_flush(command);
 }
 
@@ -166,6 +287,7 @@ static int read_tokens(const struct cli_command *command, const struct arguments
                        int32_t **tokens, size_t *count) {
     const uint64_t trained = kvc_model_info(model)->trained_context;
     const uint64_t most = a->tokens ? (uint64_t)a->tokens : trained ? trained : UINT64_MAX;
+    const unsigned least = user_of(a->user) == EXPECTED ? LEFT_OUT : 0;
     struct kvc_error error;
     char *text = NULL;
     size_t bytes = 0;
@@ -177,10 +299,10 @@ static int read_tokens(const struct cli_command *command, const struct arguments
         status = cli_error(command, KVC_INPUT, "%s: is empty; give a file with text", a->file);
     else if (kvc_tokenize(model, text, bytes, KVC_TOKENIZE_BOS, tokens, count, &error) != KVC_OK)
         status = cli_report(command, &error);
-    else if (*count == 0)
-        status = cli_error(command, KVC_INPUT, "%s: has no tokens; give a file with text", a->file);
-    free(text);
     *count = (size_t)cli_min(*count, most);
+    if (status == KVC_OK && *count <= least)
+        status = cli_error(command, KVC_INPUT, "%s: has %zu tokens: must be more than %u", a->file, *count, least);
+    free(text);
     return status;
 }
 
@@ -222,12 +344,14 @@ static int collect_statistics(const struct cli_command *command, const struct ar
 }
 
 int kvc_cli_collect(const struct cli_command *command, int argc, char **argv) {
-    struct arguments a = {.file = NULL};
+    struct arguments a = {.user = "triattention"};
     const struct cli_option options[] = {
         {CLI_TEXT, 'm', "model", "MODEL", "a GGUF file or a Hugging Face folder", &a.model, 0, 0, NULL},
         {CLI_TEXT, 'f', "file", "FILE", "a text; - is standard input. The BOS token is added if the model uses one",
          &a.file, 0, 0, NULL},
         {CLI_TEXT, 'o', "out", "OUT", "file to write; - is standard output", &a.out, 0, 0, NULL},
+        {CLI_CHOICE, 0, "for", "METHOD", "the method that will read the file", &a.user, 0, 0,
+         "triattention|expected|qfilter"},
         {CLI_INT, 'n', "tokens", "N", "maximum tokens of the text; 0: as many as the model was trained for", &a.tokens,
          0, 2147483647, NULL},
         CLI_ENGINE_OPTIONS(&a.common),
@@ -239,6 +363,7 @@ int kvc_cli_collect(const struct cli_command *command, int argc, char **argv) {
     const struct kvc_policy_class class = {.name = LOOKS,
                                            .summary = "looks at queries and keeps everything",
                                            .user = &c,
+                                           .channels = true,
                                            .stages = KVC_STAGE_PROMPT,
                                            .options = none,
                                            .attended = collect_attended,
@@ -259,7 +384,7 @@ int kvc_cli_collect(const struct cli_command *command, int argc, char **argv) {
         status = cli_check_output(command, a.out);
     if (status == KVC_OK)
         status = cli_open_model(command, &a.common, a.model, NULL, &engine, &model);
-    if (status == KVC_OK && !open_collector(kvc_model_info(model), (size_t)a.common.chunk, &c))
+    if (status == KVC_OK && !open_collector(kvc_model_info(model), (size_t)a.common.chunk, user_of(a.user), &c))
         status = cli_no_memory(command);
     if (status == KVC_OK && kvc_engine_register(engine, &class, &error) != KVC_OK)
         status = cli_report(command, &error);

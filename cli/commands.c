@@ -221,13 +221,19 @@ const struct cli_command cli_commands[] = {
      kvc_cli_perplexity},
     {"collect", "-m MODEL -f TEXT -o OUT [-n N] [options]", "records statistics of a model's query vectors",
      "Runs the model over a text and writes, for each layer and query head, the mean query before RoPE and the mean "
-     "length of each rotated pair of channels. The method `triattention` reads this file (option stats=OUT). Any text "
-     "of a few thousand tokens is suitable, because the queries of a head differ little between texts. The output is a "
-     "text file, with the same numbers on every backend.\n\n"
+     "length of each rotated pair of channels. The method `triattention` reads this file (option stats=OUT). With "
+     "--for "
+     "expected, the file has the mean and the covariance of the queries instead, for `expected` (stats=OUT). With "
+     "--for "
+     "qfilter, it has for each KV head the main direction of the rotated queries, for `qfilter` and `dms` (file=OUT). "
+     "Any text of a few thousand tokens is suitable, because the queries of a head differ little between texts. The "
+     "output is a text file, with the same numbers on every backend.\n\n"
      "The summary shows how concentrated the queries are: the length of a pair's mean vector divided by the pair's "
-     "mean length. The ratio is 1 if the pair never changes.",
+     "mean length. The ratio is 1 if the pair never changes. With --for qfilter it shows the share of the queries' "
+     "squared lengths along the main direction.",
      "kvcull collect -m model.gguf -f book.txt -o model.stats\n"
-     "kvcull run -m model.gguf -f task.txt -n 4000 --kv triattention:budget=1024,stats=model.stats\n",
+     "kvcull run -m model.gguf -f task.txt -n 4000 --kv triattention:budget=1024,stats=model.stats\n"
+     "kvcull collect -m model.gguf -f book.txt -o model.filters --for qfilter\n",
      kvc_cli_collect},
     {"convert", "MODEL -o OUT.gguf|OUT/ [--type TYPE]", "converts a model to a GGUF file or a Hugging Face folder",
      "Reads a Hugging Face folder or a GGUF file and writes one GGUF file with matrices of the given type. If OUT ends "

@@ -14,8 +14,8 @@
 void kvc_model_same(struct kvc_ranks *ranks, struct kvc_model *model, const char *path, bool whole);
 
 struct kvc_policy; /* core/stage/policy.h */
-/* Compares the files that a policy's options name (duo, dapq and triattention). All ranks have parsed the same
- * policy. */
+/* Compares the files that a policy's options name (such as those of duo and triattention). All ranks have parsed the
+ * same policy. */
 void kvc_policy_same(struct kvc_ranks *ranks, const struct kvc_policy *policy);
 
 #endif

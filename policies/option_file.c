@@ -1,4 +1,4 @@
-/* option_file.c - reads a text file that an option names, for the methods `dapq`, `duo` and `triattention`. */
+/* option_file.c - reads a text file that an option names, for the methods that need one. */
 #include "policies/policies.h"
 
 #include <errno.h>

@@ -80,8 +80,8 @@ uint32_t kvc_accumulated_columns(const struct kvc_values *values);
 enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_values *values, uint64_t first,
                                       struct kvc_error *error);
 
-/* The methods `random`, `knorm` and `keydiff` evict after the prompt and after every step, by scores that need no
- * query. They keep the newest entries (KVC_NEWEST_OPTION). */
+/* The methods `random`, `knorm`, `keydiff` and `qfilter` evict after the prompt and after every step, by scores that
+ * need no query. They keep the newest entries (KVC_NEWEST_OPTION). */
 enum kvc_status kvc_check_newest(const struct kvc_values *values, struct kvc_error *error);
 extern const struct kvc_forecast kvc_newest_forecast;
 enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
@@ -132,7 +132,7 @@ enum kvc_status kvc_window_evict(struct kvc_stage *stage, const struct kvc_value
 enum kvc_status kvc_window_scores(struct kvc_stage *stage, const struct kvc_values *values, uint32_t rows,
                                   struct kvc_scores **scores, struct kvc_error *error);
 
-/* ---- a file of numbers for each head: duo and triattention ---- */
+/* ---- a text file that an option names: dapq, duo and query_stats.c ---- */
 
 /* Reads the file `path`, which the option names. The file has at most `most` bytes; a NUL is appended. The caller frees
  * *text. */

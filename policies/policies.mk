@@ -8,6 +8,8 @@ policy_files = \
 	policies/random.c \
 	policies/knorm.c \
 	policies/keydiff.c \
+	policies/qfilter.c \
+	policies/dms.c \
 	policies/h2o.c \
 	policies/scissorhands.c \
 	policies/keyformer.c \

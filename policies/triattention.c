@@ -4,11 +4,9 @@
 
 #include <string.h>
 
-static const char drawn[] = "drawn";
-
 static const struct kvc_option options[] = {
     KVC_BUDGET_OPTION("entries kept per KV head"),
-    {"stats", KVC_OPTION_TEXT, NULL, 0, 0, drawn,
+    {"stats", KVC_OPTION_TEXT, NULL, 0, 0, "drawn",
      "statistics of the model's queries, as `kvcull collect` writes them; drawn: random numbers instead of a file, to "
      "try the method on any model"},
     KVC_EVERY_OPTION("128"),
@@ -33,99 +31,35 @@ static double triattention_entries(const struct kvc_values *values, const struct
 
 /* ---- the statistics ---- */
 
-static bool has_file(const struct kvc_values *values) { return strcmp(kvc_value_text(values, "stats"), drawn) != 0; }
-
-static enum kvc_status triattention_load(const struct kvc_values *values, struct kvc_query_stats **stats,
-                                         struct kvc_error *error) {
-    return kvc_query_stats_read("triattention", "stats", kvc_value_text(values, "stats"), stats, error);
-}
+static const struct kvc_query_option stats_option = {"triattention", "stats", KVC_QUERY_PAIRS, false};
 
 static enum kvc_status triattention_check(const struct kvc_values *values, struct kvc_error *error) {
-    struct kvc_query_stats *stats = NULL;
-    enum kvc_status status = kvc_check_newest(values, error);
-    if (status == KVC_OK && has_file(values))
-        status = triattention_load(values, &stats, error);
-    kvc_query_stats_free(stats);
-    return status;
-}
-
-/* Reads the statistics from a file and checks that they fit the model, or draws random ones. */
-static enum kvc_status stats_of(const struct kvc_values *values, const struct kvc_geometry *geometry,
-                                struct kvc_query_stats **made, struct kvc_error *error) {
-    struct kvc_query_stats *stats = NULL;
-    if (!has_file(values))
-        return kvc_query_stats_draw(geometry, made, error);
-    enum kvc_status status = triattention_load(values, &stats, error);
-    if (status == KVC_OK && (stats->layers != geometry->layers || stats->heads != geometry->heads ||
-                             stats->head_size != geometry->head_size)) {
-        status = kvc_fail(error, KVC_INPUT,
-                          "policy triattention: stats=%.200s: has %u layers of %u query heads of %u channels; the "
-                          "model has %u layers of %u heads of %u",
-                          kvc_value_text(values, "stats"), stats->layers, stats->heads, stats->head_size,
-                          geometry->layers, geometry->heads, geometry->head_size);
-        kvc_query_stats_free(stats);
-    }
-    if (status == KVC_OK)
-        *made = stats;
-    return status;
+    const enum kvc_status status = kvc_check_newest(values, error);
+    return status == KVC_OK ? kvc_query_check(&stats_option, values, error) : status;
 }
 
 static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
                                    const bool *acts, struct kvc_error *error) {
-    struct kvc_query_stats *stats = NULL;
     (void)acts;
-    const enum kvc_status status = has_file(values) ? stats_of(values, geometry, &stats, error) : KVC_OK;
-    kvc_query_stats_free(stats);
-    return status;
-}
-
-/* The state of a session: the values of `rotary` [layers], then the means, then the spreads, as in struct
- * kvc_query_stats. */
-struct known {
-    uint32_t layers, heads, head_size;
-    uint32_t rotary[];
-};
-
-static size_t known_means(const struct kvc_geometry *geometry) {
-    return (size_t)geometry->layers * geometry->heads * geometry->head_size;
-}
-
-static size_t known_spreads(const struct kvc_geometry *geometry) {
-    return (size_t)geometry->layers * geometry->heads * (geometry->head_size / 2);
+    return kvc_query_check_model(&stats_option, values, geometry, error);
 }
 
 static size_t state_bytes(const struct kvc_values *values, const struct kvc_geometry *geometry) {
     (void)values;
-    return sizeof(struct known) + geometry->layers * sizeof(uint32_t) +
-           (known_means(geometry) + known_spreads(geometry)) * sizeof(float);
+    return kvc_query_state_bytes(&stats_option, geometry);
 }
 
 static enum kvc_status open_state(const struct kvc_values *values, const struct kvc_geometry *geometry, void *state,
                                   struct kvc_error *error) {
-    struct known *known = state;
-    struct kvc_query_stats *stats = NULL;
-    const enum kvc_status status = stats_of(values, geometry, &stats, error);
-    if (status != KVC_OK)
-        return status;
-    *known = (struct known){.layers = stats->layers, .heads = stats->heads, .head_size = stats->head_size};
-    float *mean = (float *)(known->rotary + stats->layers);
-    memcpy(known->rotary, stats->rotary, stats->layers * sizeof *stats->rotary);
-    memcpy(mean, stats->mean, known_means(geometry) * sizeof *mean);
-    memcpy(mean + known_means(geometry), stats->spread, known_spreads(geometry) * sizeof *mean);
-    kvc_query_stats_free(stats);
-    return KVC_OK;
+    return kvc_query_open(&stats_option, values, geometry, state, error);
 }
 
 /* Returns the trigonometric series of the stage's layer. */
 static struct kvc_series series_of(struct kvc_stage *stage, const struct kvc_values *values) {
-    const struct kvc_stage_info *info = kvc_stage_info(stage);
-    const struct known *known = kvc_stage_state(stage);
-    const size_t row = (size_t)info->layer * known->heads + info->first_head,
-                 rows = (size_t)known->layers * known->heads;
-    const float *mean = (const float *)(known->rotary + known->layers);
-    return (struct kvc_series){.mean = mean + row * known->head_size,
-                               .spread = mean + rows * known->head_size + row * (known->head_size / 2),
-                               .rotary = known->rotary[info->layer],
+    const struct kvc_query_stats stats = kvc_query_stats_of(&stats_option, stage);
+    return (struct kvc_series){.mean = stats.mean,
+                               .spread = stats.rest,
+                               .rotary = stats.rotary,
                                .future = (uint32_t)kvc_value_int(values, "future")};
 }
 

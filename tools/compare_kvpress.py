@@ -15,6 +15,7 @@ import importlib
 import math
 import os
 import sys
+import tempfile
 import types
 from unittest import mock
 
@@ -29,7 +30,7 @@ def press(folder, file, name):
         if package not in sys.modules:
             module = sys.modules[package] = types.ModuleType(package)
             module.__path__ = [os.path.join(folder, *package.split("."))]
-    for missing in ("cachetools", "datasets"):
+    for missing in ("cachetools", "datasets", "fire"):
         if missing not in sys.modules:
             sys.modules[missing] = mock.MagicMock(name=missing)
     return getattr(importlib.import_module(f"kvpress.presses.{file}"), name)
@@ -146,6 +147,69 @@ def keydiff(folder, kvcull, seed, result):
     by_entry(folder, kvcull, seed, result, "keydiff_press", "KeyDiffPress", "keydiff")
 
 
+def stats_file(title, rest, mean):
+    """Writes statistics of queries: mean [layers, heads, d], rest [layers, heads, any]. Returns the file's path."""
+    layers, heads, d = mean.shape
+    with tempfile.NamedTemporaryFile("w", suffix=".stats", delete=False) as file:
+        print(f"kvcull query {title} 1\nmodel random\ntokens 1\nshape {layers} {heads} {d}", file=file)
+        for l in range(layers):
+            print(f"layer {l} rotary 0", file=file)
+            for h in range(heads):
+                print(*(f"{x:.9g}" for x in mean[l, h].tolist() + rest[l, h].tolist()), file=file)
+    return file.name
+
+
+def filters(case, seed):
+    """Returns random filters [layers, H_kv, d] as kvcull has them, and their file. kvpress's have the other sign."""
+    made = torch.randn(case.layers, case.kv_heads, case.d, generator=torch.Generator().manual_seed(seed))
+    return made, stats_file("filters", made[..., :0], made)
+
+
+def filter_press(folder, held, made, *arguments):
+    chosen = press(folder, "qfilter_press", "QFilterPress")(*arguments)
+    chosen.q_filters = -made
+    held.module.layer_idx = held.l
+    return chosen
+
+
+def qfilter(folder, kvcull, seed, result):
+    for heads, kv_heads, d, budget in ((4, 4, 32, 60), (8, 2, 64, 130), (7, 1, 80, 33)):
+        case = Case(seed, 2, heads, kv_heads, d, 320, 300)
+        made, path = filters(case, seed)
+        compare(kvcull, case, f'qfilter:budget={budget},file="{path}"',
+                lambda held: filter_press(folder, held, made, ratio(budget, held.position.shape[2])), result)
+        os.remove(path)
+    result.note = "random filters, the prompt and 20 decode steps, an eviction after each"
+
+
+def dms(folder, kvcull, seed, result):
+    DMSPress = press(folder, "dms_press", "DMSPress")
+    KnormPress = press(folder, "knorm_press", "KnormPress")
+    for heads, kv_heads, d, window in ((4, 4, 32, 40), (8, 2, 64, 1), (7, 1, 80, 299)):
+        case = Case(seed, 2, heads, kv_heads, d, 300, 300)
+        made, path = filters(case, seed)
+        for threshold, options in (-math.sqrt(d), "scorer=knorm"), (0.5, f'file="{path}"'):
+            ours, _ = case.replay(kvcull, f"dms:threshold={threshold},window={window},{options}")
+            for l in range(case.layers):
+                held = Held(case, l)
+                scorer = filter_press(folder, held, made) if "file" in options else KnormPress()
+                chosen, module = DMSPress(scorer, threshold, window), held.module
+                module.layer_idx, module.masked_key_indices = l, None
+                cache = types.SimpleNamespace(get_seq_length=lambda *ignored: 300)
+                k, v = held.entries(case.k), held.entries(case.v)
+                with mock.patch.object(sys.modules["kvpress.presses.dms_press"], "extract_keys_and_values",
+                                       lambda *ignored: (k, v)):
+                    chosen.forward_hook(module, [], {"hidden_states": torch.zeros(1, 300, 1), "past_key_values": cache,
+                                                     "cache_position": torch.arange(300)}, [None, None])
+                gone = torch.zeros(kv_heads, 300, dtype=torch.bool)
+                if module.masked_key_indices is not None:
+                    gone[module.masked_key_indices[1], module.masked_key_indices[2]] = True
+                for h in range(kv_heads):
+                    result.add(ours["steps"][0]["kept"][l][h], (~gone[h]).nonzero()[:, 0].tolist())
+        os.remove(path)
+    result.note = "by knorm and qfilter, the prompt only, as theirs"
+
+
 def lagkv(folder, kvcull, seed, result):
     LagKVPress = press(folder, "lagkv_press", "LagKVPress")
     for rows, lag, sinks, each in ((300, 32, 4, 9), (411, 16, 0, 5), (529, 128, 7, 60)):
@@ -245,7 +309,22 @@ def expected(folder, kvcull, seed, result):
         compare(kvcull, case, spec,
                 lambda held: expected_press(folder, held, compression_ratio=ratio(90, 300), n_sink=sinks, **options),
                 result)
-    result.note = "queries that are not rotated"
+    StatsPress = press(folder, "expected_attention_with_stats", "ExpectedAttentionStatsPress")
+    for heads, kv_heads, d, covariance in ((8, 2, 32, True), (4, 4, 16, False)):
+        case = Case(seed, 2, heads, kv_heads, d, 300, 300)
+        draw = torch.Generator().manual_seed(seed)
+        mean, root = torch.randn(2, heads, d, generator=draw), torch.randn(2, heads, d, d, generator=draw)
+        products = root @ root.transpose(2, 3) / d
+        below = torch.tril_indices(d, d)
+        path = stats_file("covariances", products[..., below[0], below[1]], mean)
+
+        def make(held):
+            chosen = StatsPress(compression_ratio=ratio(90, 300), n_future_positions=3, use_covariance=covariance)
+            chosen.mu, chosen.cov, held.module.layer_idx = mean, products, held.l
+            return chosen
+        compare(kvcull, case, f'expected:budget=90,stats="{path}",covariance={"on" if covariance else "off"}', make, result)
+        os.remove(path)
+    result.note = "queries that are not rotated, and stored statistics"
 
 
 def criticalkv(folder, kvcull, seed, result):

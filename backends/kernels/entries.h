@@ -19,9 +19,9 @@ KVC_DEVICE struct kvc_lanes kvc_lanes_square_entry(kvc_u32 type, KVC_GLOBAL cons
 }
 
 /* Grid: (tiles of the longest head's indices, heads). `kind` is one of KVC_ENTRIES_*. u [H_kv, d] is needed only for
- * KVC_ENTRIES_APART. */
+ * KVC_ENTRIES_APART and KVC_ENTRIES_FILTER. */
 KVC_GROUP_KERNEL(entry_scores)
-(KVC_LISTS(l), KVC_ARENA, kvc_u32 kind, kvc_u32 layer, kvc_u32 first_list, kvc_u64 seed, KVC_GLOBAL const float *u,
+(KVC_LISTS(l), KVC_ARENA, kvc_u32 kind, kvc_u32 layer, kvc_u32 first_list, kvc_u64 seed, KVC_SPAN(const float, u),
  KVC_SPAN(float, scores), kvc_u32 stride) {
     KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
     kvc_u32 h = KVC_GROUP_ID(1), first = KVC_GROUP_ID(0) * KVC_TILE;
@@ -32,10 +32,10 @@ KVC_GROUP_KERNEL(entry_scores)
         kvc_u32 slot = here ? kvc_head_slot(&head, index) : 0;
         kvc_bytes key = here && kind != KVC_ENTRIES_DRAW ? (kvc_bytes)kvc_head_key(&arena, &head, slot) : (kvc_bytes)0;
         float score = kvc_sqrt(kvc_lanes_sum(kvc_lanes_square_entry(key_type, key, head_size), shared_sum));
-        if (kind == KVC_ENTRIES_APART) {
-            float dot =
-                kvc_lanes_sum(kvc_lanes_dot_entry(key_type, u + (kvc_u64)h * head_size, key, head_size), shared_sum);
-            score = score == 0.0f ? 0.0f : -kvc_div(dot, score);
+        if (kind == KVC_ENTRIES_APART || kind == KVC_ENTRIES_FILTER) {
+            KVC_GLOBAL const float *with = u_buffer + u_offset + (kvc_u64)h * head_size;
+            float dot = kvc_lanes_sum(kvc_lanes_dot_entry(key_type, with, key, head_size), shared_sum);
+            score = kind == KVC_ENTRIES_FILTER ? dot : score == 0.0f ? 0.0f : -kvc_div(dot, score);
         }
         if (kind == KVC_ENTRIES_NORM)
             score = -score;

@@ -104,15 +104,16 @@ KVC_DEVICE kvc_u64 kvc_tied_key(KVC_GLOBAL const float *score, KVC_GLOBAL const 
     return (kvc_u64)(score ? kvc_score_key(score[index]) : 0u) << 32 | (tie ? kvc_score_key(tie[index]) : 0u);
 }
 
-/* Grid: (heads), from first_head on. Finds a threshold key, eight bits at a time. The best `top` candidates are those
- * with higher keys and, among those with this key, those with the lowest indices. */
+/* Grid: (heads), from first_head on. `least` is the lowest key to be kept by score. Finds a threshold key, eight bits
+ * at a time. The best `top` candidates are those with higher keys and, among those with this key, those with the lowest
+ * indices. */
 KVC_GROUP_KERNEL(keep)
 (KVC_LISTS(l), kvc_u32 first_head, kvc_u64 first, kvc_u64 tail, kvc_u64 top, kvc_u64 fill, kvc_u64 limit,
- kvc_i64 recent, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties), kvc_u32 stride,
+ kvc_i64 recent, kvc_u32 least, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties), kvc_u32 stride,
  KVC_GLOBAL kvc_u32 *kept_count, KVC_GLOBAL kvc_u32 *kept_index, kvc_u32 kept_stride) {
     KVC_SHARED kvc_u32 digits[KVC_DIGITS];
     KVC_SHARED kvc_u32 shared_sum[KVC_GROUP];
-    kvc_u32 h = first_head + KVC_GROUP_ID(0), forced = 0, kept = 0, equal_taken = 0, need;
+    kvc_u32 h = first_head + KVC_GROUP_ID(0), forced = 0, low = 0, kept = 0, equal_taken = 0, need;
     kvc_u64 threshold = 0;
     KVC_GLOBAL const float *score = scores_buffer ? scores_buffer + scores_offset + (kvc_u64)h * stride : 0;
     KVC_GLOBAL const float *tie = ties_buffer ? ties_buffer + ties_offset + (kvc_u64)h * stride : 0;
@@ -120,13 +121,17 @@ KVC_GROUP_KERNEL(keep)
     KVC_OPEN_HEAD(head, l, h);
     for (kvc_u32 from = 0; from < head.count; from += KVC_GROUP) {
         kvc_u32 index = from + KVC_LOCAL_ID(), all;
-        kvc_group_before(index < head.count && kvc_is_forced(&head, index, first, tail, limit, recent), &all,
-                         shared_sum);
+        kvc_u32 is_forced = index < head.count && kvc_is_forced(&head, index, first, tail, limit, recent);
+        kvc_group_before(is_forced, &all, shared_sum);
         forced += all;
+        if (least) {
+            kvc_group_before(index < head.count && !is_forced && kvc_score_key(score[index]) < least, &all, shared_sum);
+            low += all;
+        }
     }
     if (fill > forced && top < fill - forced)
         top = fill - forced;
-    need = top > head.count - forced ? head.count - forced : (kvc_u32)top;
+    need = top > head.count - forced - low ? head.count - forced - low : (kvc_u32)top;
     for (kvc_i32 shift = 56; need && shift >= (tie ? 0 : 32); shift -= 8) {
         for (kvc_u32 i = KVC_LOCAL_ID(); i < 256; i += KVC_GROUP)
             digits[i] = 0;

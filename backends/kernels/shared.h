@@ -58,7 +58,8 @@
 #define KVC_ENTRIES_DRAW 0u
 #define KVC_ENTRIES_NORM 1u
 #define KVC_ENTRIES_APART 2u
-#define KVC_ENTRIES_LENGTH 3u
+#define KVC_ENTRIES_FILTER 3u
+#define KVC_ENTRIES_LENGTH 4u
 
 /* The values of enum kvc_score_kind (core/base/ops.h). The host checks that they agree. */
 #define KVC_UNITS_EXACT 0u

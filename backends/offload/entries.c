@@ -4,11 +4,11 @@
 #include "backends/offload/offload.h"
 
 _Static_assert(KVC_ENTRIES_DRAW == KVC_ENTRY_DRAW && KVC_ENTRIES_NORM == KVC_ENTRY_NORM &&
-                   KVC_ENTRIES_APART == KVC_ENTRY_APART,
+                   KVC_ENTRIES_APART == KVC_ENTRY_APART && KVC_ENTRIES_FILTER == KVC_ENTRY_FILTER,
                "kernels and host must number the kinds of entry_scores alike");
 
 static void score_entries(struct kvc_offload *offload, const struct kvc_entry_scores *args, uint32_t kind,
-                          const struct kvc_buffer *u) {
+                          struct kvc_span u) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_entry_scores);
     KVC_PUSH(&launch, args->lists, args->lists->arena, kind, args->layer, args->first_list, args->seed, u, args->scores,
              args->stride);
@@ -25,7 +25,7 @@ void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_
     struct kvc_launch parts = kvc_launch_of(KVC_KERNEL_entry_directions);
     struct kvc_launch whole = kvc_launch_of(KVC_KERNEL_entry_direction);
     if (args->kind != KVC_ENTRY_APART) {
-        score_entries(kvc_offload_of(device), args, (uint32_t)args->kind, NULL);
+        score_entries(kvc_offload_of(device), args, (uint32_t)args->kind, args->filter);
         return;
     }
     struct kvc_buffer *u = kvc_offload_workspace(kvc_offload_of(device),
@@ -33,12 +33,12 @@ void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_
     if (!u)
         return;
     const struct kvc_span sums = {u, (size_t)lists->kv_heads * d * sizeof(float)};
-    score_entries(kvc_offload_of(device), args, KVC_ENTRIES_LENGTH, NULL);
+    score_entries(kvc_offload_of(device), args, KVC_ENTRIES_LENGTH, args->filter);
     KVC_PUSH(&parts, lists, lists->arena, args->scores, args->stride, sums, tiles);
     kvc_launch_items(kvc_offload_of(device), &parts, (uint64_t)tiles * d, lists->kv_heads, 1);
     KVC_PUSH(&whole, lists->count, sums, tiles, u, d);
     kvc_launch_items(kvc_offload_of(device), &whole, d, lists->kv_heads, 1);
-    score_entries(kvc_offload_of(device), args, KVC_ENTRIES_APART, u);
+    score_entries(kvc_offload_of(device), args, KVC_ENTRIES_APART, (struct kvc_span){u, 0});
 }
 
 /* The workspace holds bounds [2, H_kv, parts, 2, d], then standard deviations [2, H_kv, stride]. */
@@ -102,7 +102,7 @@ void kvc_offload_mix_redundancy(struct kvc_device *device, const struct kvc_mix_
     const struct kvc_span found = {workspace, (size_t)one * 8}, totals = {workspace, (size_t)one * 12};
     const struct kvc_span keys = {workspace, (size_t)(one * 12 + 8ull * heads)}, none = {NULL, 0};
     const struct kvc_entry_scores lengths = {.lists = lists, .scores = length, .stride = args->stride};
-    score_entries(kvc_offload_of(device), &lengths, KVC_ENTRIES_LENGTH, NULL);
+    score_entries(kvc_offload_of(device), &lengths, KVC_ENTRIES_LENGTH, lengths.filter);
     kvc_offload_entry_keys(kvc_offload_of(device), lists, none, none, 0, keys);
     KVC_PUSH(&last, lists->count, args->threshold, keys, most, d, length, found, args->stride);
     kvc_launch_groups(kvc_offload_of(device), &last, (most + teams - 1) / teams, heads, 1);

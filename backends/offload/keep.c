@@ -30,8 +30,9 @@ static void keep_heads(struct kvc_offload *offload, const struct kvc_lists *list
                        struct kvc_span scores, struct kvc_span ties, uint32_t stride, struct kvc_read_list *kept,
                        uint32_t first, uint32_t heads) {
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_keep);
-    KVC_PUSH(&launch, lists, first, rule->first, rule->tail, rule->top, rule->fill, rule->limit, (uint64_t)rule->recent,
-             scores, ties, stride, kept);
+    KVC_PUSH(&launch, lists, first, rule->first, rule->tail, rule->top, rule->fill, rule->limit,
+             (uint64_t)rule->recent);
+    KVC_PUSH(&launch, kvc_keep_least(rule), scores, ties, stride, kept);
     kvc_launch_groups(offload, &launch, heads, 1, 1);
 }
 

@@ -3,6 +3,7 @@
 #ifndef KVC_CORE_BASE_LISTS_H
 #define KVC_CORE_BASE_LISTS_H
 
+#include "core/base/canon.h"
 #include "core/base/integers.h"
 #include "core/base/types.h"
 #include "kvcull/policy.h"
@@ -161,5 +162,10 @@ struct kvc_pages {
     enum kvc_type type;
     struct kvc_buffer *low, *high;
 };
+
+/* Returns the lowest kvc_score_key that a rule keeps by score; 0: any. */
+static inline uint32_t kvc_keep_least(const struct kvc_keep *rule) {
+    return rule->bounded ? kvc_score_key(rule->least) : 0;
+}
 
 #endif

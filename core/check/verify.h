@@ -24,7 +24,9 @@ enum kvc_further {
     KVC_FURTHER_chunks,
     KVC_FURTHER_maxima,
     KVC_FURTHER_integers,
-    KVC_FURTHER_packed
+    KVC_FURTHER_packed,
+    KVC_FURTHER_filter,
+    KVC_FURTHER_bounded
 };
 
 struct kvc_verify {

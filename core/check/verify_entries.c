@@ -23,12 +23,18 @@ static void make_case(struct kvc_verify *v, uint32_t most_blocks, struct entries
 
 KVC_INJECT(entry_scores, kvc_entry_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(entry_scores, 30) {
-    const enum kvc_entry_kind kind = (enum kvc_entry_kind)kvc_verify_range(v, KVC_ENTRY_DRAW, KVC_ENTRY_APART);
+    const bool filters = v->further == KVC_FURTHER_filter;
+    const enum kvc_entry_kind kind =
+        filters ? KVC_ENTRY_FILTER : (enum kvc_entry_kind)kvc_verify_range(v, KVC_ENTRY_DRAW, KVC_ENTRY_APART);
     const uint32_t layer = kvc_verify_range(v, 0, 40);
     uint64_t seed = kvc_verify_draw(v);
     struct entries_case c;
     seed <<= kvc_verify_range(v, 0, 1) * 20;
     make_case(v, 4, &c);
+    struct kvc_twin filter = {{NULL, NULL}};
+    if (filters)
+        filter = kvc_verify_twin_values(v, (size_t)c.lists.lists[1].kv_heads * c.lists.lists[1].format.head_size,
+                                        kvc_verify_flavour(v));
     kvc_verify_describe(v, ", kind %u, layer %u", kind, layer);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->entry_scores(v->device[side],
@@ -37,12 +43,14 @@ KVC_CASE(entry_scores, 30) {
                                                                       .layer = layer,
                                                                       .first_list = layer % 3,
                                                                       .seed = seed,
+                                                                      .filter = kvc_verify_span(filter, side),
                                                                       .scores = kvc_verify_span(c.scores, side),
                                                                       .stride = c.stride});
     kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
     kvc_verify_lists_free(v, &c.lists);
 }
 KVC_FURTHER_CASES(entry_scores, packed, 30)
+KVC_FURTHER_CASES(entry_scores, filter, 20)
 
 KVC_INJECT(lag_scores, kvc_lag_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(lag_scores, 30) {

@@ -86,6 +86,14 @@ static struct kvc_keep draw_rule(struct kvc_verify *v, const struct kvc_twin_lis
     return rule;
 }
 
+/* Gives a rule a least score, often with room for all entries. */
+static void bound_rule(struct kvc_verify *v, const struct kvc_twin_lists *lists, struct kvc_keep *rule) {
+    rule->bounded = true;
+    rule->least = ((float)kvc_verify_range(v, 0, 8) - 4.0f) / 4.0f;
+    if (kvc_verify_range(v, 0, 1))
+        rule->top = lists->most;
+}
+
 KVC_INJECT(keep, kvc_keep_rules, kvc_change_index(device, args->lists, args->kept))
 KVC_CASE(keep, 100) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 6, kvc_verify_range(v, 0, 2) > 0);
@@ -102,6 +110,8 @@ KVC_CASE(keep, 100) {
     }
     for (uint32_t i = 0; i < rules; i++) {
         rule[i] = draw_rule(v, &lists);
+        if (v->further == KVC_FURTHER_bounded)
+            bound_rule(v, &lists, &rule[i]);
         scored = scored || rule[i].top || rule[i].fill;
     }
     stride = lists.most + kvc_verify_range(v, 1, 4);
@@ -129,6 +139,8 @@ KVC_CASE(keep, 100) {
     kvc_verify_compare_reads(v, counts, indices, shape.kv_heads, stride);
     kvc_verify_lists_free(v, &lists);
 }
+
+KVC_FURTHER_CASES(keep, bounded, 40)
 
 void kvc_inject_keep_ring(struct kvc_device *device, const struct kvc_keep_ring *args) {
     const struct kvc_ops *inject = kvc_inject_open(device);

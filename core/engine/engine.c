@@ -190,7 +190,7 @@ enum kvc_status kvc_engine_register(struct kvc_engine *engine, const struct kvc_
                         policy->name);
     if (kvc_engine_find_policy(engine, policy->name, strlen(policy->name)))
         return kvc_fail(error, KVC_USAGE, "policy '%s' is registered already", policy->name);
-    if (policy->forecast && (unsigned)policy->forecast->ragged > KVC_RAGGED_LAYERS)
+    if (policy->forecast && (unsigned)policy->forecast->ragged > KVC_RAGGED_ANY)
         return kvc_fail(error, KVC_USAGE, "policy '%s': ragged %u: must be a value of enum kvc_ragged", policy->name,
                         (unsigned)policy->forecast->ragged);
     const unsigned functions = (policy->chunk && policy->chunking ? (unsigned)KVC_STAGE_CHUNK : 0u) |

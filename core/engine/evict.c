@@ -28,7 +28,7 @@ static enum kvc_status check_keep(const struct kvc_stage *stage, const struct kv
     if (stage->observes)
         return kvc_fail(error, KVC_USAGE, "policy: a method that only observes the prompt must not evict");
     for (uint32_t h = 0; h < count; h++)
-        if ((rules[h].top || rules[h].fill) && !rules[0].scores)
+        if ((rules[h].top || rules[h].fill || rules[h].bounded) && !rules[0].scores)
             return kvc_fail(error, KVC_USAGE, "policy: keep by score, but there are no scores");
     if (rules[0].scores && stage->evicted)
         return kvc_fail(error, KVC_USAGE, "policy: keep by scores from before an eviction");
@@ -147,7 +147,7 @@ enum kvc_status kvc_stage_keep_ring(struct kvc_stage *stage, const struct kvc_ke
     *(rule->scores ? &by.ties : &by.scores) = fused;
     if (status == KVC_OK)
         status = check_keep(stage, &by, 1, error);
-    if (status == KVC_OK && (!device->ops->keep_ring || filled < rows)) {
+    if (status == KVC_OK && (!device->ops->keep_ring || filled < rows || rule->bounded)) {
         status = kvc_stage_ring_fuse(stage, first, rows, filled, KVC_ROW_PROBABILITIES, KVC_FUSE_SUM, rule->recent,
                                      fused, error);
         return status == KVC_OK ? kvc_stage_keep(stage, &by, error) : status;

@@ -33,7 +33,8 @@ static void set_kinds(struct kvc_session *session) {
                                       &session->prompt.angles,
                                       &session->cache_positions.cosine,
                                       &session->cache_positions.sine,
-                                      &session->series};
+                                      &session->series,
+                                      &session->filters};
     for (size_t i = 0; i < sizeof queries / sizeof *queries; i++) {
         queries[i]->q.kind = queries[i]->maximum.kind = queries[i]->sum.kind = KVC_MEMORY_SCRATCH;
         queries[i]->positions.kind = queries[i]->causal_offset.kind = KVC_MEMORY_SCRATCH;
@@ -197,10 +198,14 @@ void kvc_session_close(struct kvc_session *session) {
 
 void kvc_session_free(struct kvc_session *session) {
     struct kvc_device *device = session->runner->device;
-    struct kvc_growable *buffers[] = {
-        &session->prompt.probe,  &session->prompt.probe_now,       &session->prompt.moments,
-        &session->prompt.angles, &session->cache_positions.cosine, &session->cache_positions.sine,
-        &session->series};
+    struct kvc_growable *buffers[] = {&session->prompt.probe,
+                                      &session->prompt.probe_now,
+                                      &session->prompt.moments,
+                                      &session->prompt.angles,
+                                      &session->cache_positions.cosine,
+                                      &session->cache_positions.sine,
+                                      &session->series,
+                                      &session->filters};
     for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
         kvc_growable_free(device, buffers[i]);
     kvc_prompt_free_queries(device, &session->prompt.window);

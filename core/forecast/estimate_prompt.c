@@ -52,6 +52,18 @@ static void note_stale(struct kvc_estimator *e, uint32_t l, const struct kvc_met
         e->uneven = true;
 }
 
+/* Notes that a method may evict any number of entries. The estimate assumes that it evicts none, but needs the tables
+ * that an eviction makes. */
+static void note_any(struct kvc_estimator *e, uint32_t l, const struct kvc_method *method) {
+    struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    if (kvc_method_forecast(method)->ragged != KVC_RAGGED_ANY)
+        return;
+    kvc_ledger_order(&e->ledger, l);
+    layer->touched = layer->thinned = e->uneven = true;
+    layer->members = layer->heads;
+    layer->pool = layer->lists[0] * layer->count[0] + layer->lists[1] * layer->count[1];
+}
+
 static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
     struct kvc_method_layer at = kvc_estimator_method(e, KVC_STAGE_PROMPT, l);
     const struct kvc_method *decode_method = kvc_estimator_method(e, KVC_STAGE_DECODE, l).method;
@@ -75,8 +87,10 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
         layer->pool += layer->members / 2 + 1; /* rounding may add up to half an entry to each head */
         e->uneven = true;
     }
+    note_any(e, l, at.method);
     if (decode_method == at.method)
         return;
+    note_any(e, l, decode_method);
     note_counts(e, l, e->from[l]);
     note_stale(e, l, decode_method);
 }

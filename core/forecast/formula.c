@@ -157,7 +157,7 @@ static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, 
         at.context.prompts = true;
         const double left = at.method ? kvc_policy_entries(&at, whole, prompt, 0) : held;
         const enum kvc_ragged how = kvc_method_forecast(at.method)->ragged;
-        *ragged = *ragged || (how == KVC_RAGGED_HEADS && left < held) ||
+        *ragged = *ragged || how == KVC_RAGGED_ANY || (how == KVC_RAGGED_HEADS && left < held) ||
                   (how == KVC_RAGGED_LAYERS && left < (double)prompt) || (!whole && follows(at.method, held, prompt));
         held = least(held, left);
     }
@@ -189,7 +189,7 @@ static void set_longest(const struct kvc_policy *policy, const struct kvc_method
                         const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
                         struct course *course) {
     const double lists = course->select.context.kv_heads, mean = course->held;
-    if (kvc_method_forecast(prompt->method)->ragged == KVC_RAGGED_HEADS) {
+    if (kvc_method_forecast(prompt->method)->ragged != KVC_RAGGED_LAYERS) {
         course->after = (uint64_t)least(before, lists * mean);
         if (course->lists < lists)
             course->held = least(before, lists / course->lists * mean);
@@ -223,8 +223,9 @@ static void add_layer(const struct kvc_policy *policy, uint32_t layer, const str
         formula->entries += course.held * course.lists;
         if (course.uneven && kvc_method_forecast(prompt_method)->ragged)
             set_longest(policy, &at, g, format, before, &course);
-        if (!course.whole && course.decode.method && course.decode.method != prompt_method &&
-            follows(course.decode.method, course.held, prompt)) {
+        if ((!course.whole && course.decode.method && course.decode.method != prompt_method &&
+             follows(course.decode.method, course.held, prompt)) ||
+            kvc_method_forecast(course.decode.method)->ragged == KVC_RAGGED_ANY) {
             course.uneven = true;
             formula->read_kind = KVC_EXPECTED_MOST;
         }

@@ -70,4 +70,7 @@ enum kvc_status kvc_stage_check_scores(const struct kvc_stage *stage, const stru
 enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
                                   struct kvc_error *error);
 
+/* Checks that the layer rotates `rotary` channels, or that rotary is KVC_ANY_ROTARY. */
+enum kvc_status kvc_stage_check_rotary(const struct kvc_stage *stage, uint32_t rotary, struct kvc_error *error);
+
 #endif

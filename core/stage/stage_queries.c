@@ -61,6 +61,36 @@ enum kvc_status kvc_stage_query_moments(struct kvc_stage *stage, uint64_t from, 
     return KVC_OK;
 }
 
+/* Writes one head's moments [1 + d, d], as query_moments would for a single query with these means and products. */
+static void write_moments(const float *mean, const float *covariance, uint32_t d, float *sums) {
+    memcpy(sums, mean, d * sizeof *sums);
+    for (uint32_t b = 0; b < d; b++)
+        for (uint32_t c = 0; c <= b; c++) {
+            const double product = (double)mean[b] * (double)mean[c];
+            const float sum = (float)(product + (covariance ? (double)covariance[b * (b + 1) / 2 + c] : 0));
+            sums[(size_t)(1 + b) * d + c] = sums[(size_t)(1 + c) * d + b] = sum;
+        }
+}
+
+enum kvc_status kvc_stage_give_moments(struct kvc_stage *stage, const float *mean, const float *covariance,
+                                       uint32_t rotary, struct kvc_error *error) {
+    const size_t d = stage->info.head_size, triangle = d * (d + 1) / 2, bytes = moments_bytes(stage);
+    enum kvc_status status = kvc_stage_check_rotary(stage, rotary, error);
+    if (status == KVC_OK)
+        status = stage_queries_reserve(stage, error);
+    if (status != KVC_OK)
+        return status;
+    float *sums = malloc(bytes);
+    if (!sums)
+        return kvc_fail(error, KVC_RESOURCE, "policy: no memory for the covariance of %u heads", stage->info.heads);
+    for (size_t h = 0; h < stage->info.heads; h++)
+        write_moments(mean + h * d, covariance ? covariance + h * triangle : NULL, (uint32_t)d, sums + h * (1 + d) * d);
+    kvc_stage_device(stage)->ops->upload(kvc_stage_device(stage), moments_of(stage), sums, bytes);
+    stage->session->prompt.moment_rows[stage->layer] = 1;
+    free(sums);
+    return KVC_OK;
+}
+
 /* Writes the mean cosines and sines of the next `future` positions to angles [2, rotary/2] on the device. */
 static enum kvc_status mean_rotation(struct kvc_stage *stage, const struct kvc_rope *rope, uint32_t future,
                                      struct kvc_span *angles, struct kvc_error *error) {

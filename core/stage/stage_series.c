@@ -24,8 +24,8 @@ static void part_pairs(float *query, uint32_t rotary, float *scratch) {
     }
 }
 
-enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, float *queries, size_t capacity, size_t *rows,
-                                       uint32_t *rotary, struct kvc_error *error) {
+enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, bool rotated, float *queries, size_t capacity,
+                                       size_t *rows, uint32_t *rotary, struct kvc_error *error) {
     const struct kvc_runner *runner = stage->session->runner;
     const struct kvc_rope *rope = rope_of(stage);
     const uint32_t d = stage->info.head_size, heads = stage->info.heads;
@@ -41,9 +41,9 @@ enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, float *queries, 
     *rotary = rope ? rope->rotary : 0;
     if (some)
         runner->device->ops->download(runner->device, queries,
-                                      kvc_growable_at(runner->network ? &runner->q_raw : &runner->q, 0),
+                                      kvc_growable_at(runner->network && !rotated ? &runner->q_raw : &runner->q, 0),
                                       some * heads * d * sizeof *queries);
-    for (size_t i = 0; rope && rope->interleaved && i < some * heads; i++)
+    for (size_t i = 0; rope && rope->interleaved && !rotated && i < some * heads; i++)
         part_pairs(queries + i * d, rope->rotary, scratch);
     free(scratch);
     return KVC_OK;
@@ -124,7 +124,7 @@ static enum kvc_status rotate_means(const struct kvc_stage *stage, const struct 
     return status;
 }
 
-static enum kvc_status check_rotary(const struct kvc_stage *stage, uint32_t rotary, struct kvc_error *error) {
+enum kvc_status kvc_stage_check_rotary(const struct kvc_stage *stage, uint32_t rotary, struct kvc_error *error) {
     const struct kvc_rope *rope = rope_of(stage);
     const uint32_t d = stage->info.head_size;
     if (rotary == KVC_ANY_ROTARY)
@@ -145,7 +145,7 @@ enum kvc_status kvc_stage_prepare_series(struct kvc_stage *stage, const struct k
     const uint32_t heads = stage->info.heads, d = stage->info.head_size;
     if (series->future == 0)
         return kvc_fail(error, KVC_USAGE, "policy: expected queries need at least one future position");
-    enum kvc_status status = check_rotary(stage, series->rotary, error);
+    enum kvc_status status = kvc_stage_check_rotary(stage, series->rotary, error);
     if (status != KVC_OK)
         return status;
     float *values = calloc(floats, sizeof *values);
@@ -171,7 +171,7 @@ enum kvc_status kvc_stage_series_scores(struct kvc_stage *stage, const struct kv
     struct kvc_device *device = kvc_stage_device(stage);
     enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status == KVC_OK)
-        status = check_rotary(stage, series->rotary, error);
+        status = kvc_stage_check_rotary(stage, series->rotary, error);
     if (status != KVC_OK)
         return status;
     if (scores->heads != stage->info.kv_heads)

@@ -171,14 +171,19 @@ enum kvc_status kvc_stage_layer_sum(struct kvc_stage *stage, struct kvc_scores *
 
 /** Scores of entries that need no query. */
 enum kvc_entry_kind {
-    KVC_ENTRY_DRAW, /**< a random number for each entry, from `seed`, the layer and the position */
-    KVC_ENTRY_NORM, /**< minus the length of the key (arXiv:2406.11430) */
-    KVC_ENTRY_APART /**< minus the cosine between the key and the mean of the list's normalized keys, times a constant
-                         (KeyDiff, arXiv:2504.15364) */
+    KVC_ENTRY_DRAW,  /**< a random number for each entry, from `seed`, the layer and the position */
+    KVC_ENTRY_NORM,  /**< minus the length of the key (arXiv:2406.11430) */
+    KVC_ENTRY_APART, /**< minus the cosine between the key and the mean of the list's normalized keys, times a constant
+                          (KeyDiff, arXiv:2504.15364) */
+    KVC_ENTRY_FILTER /**< the dot product of the key and the list's filter, which kvc_stage_prepare_filter uploaded
+                          (Q-Filters, arXiv:2503.02812) */
 };
 /** Sets scores per list from the entries alone, without a query. */
 enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_kind kind, uint64_t seed,
                                        struct kvc_scores *scores, struct kvc_error *error);
+/** In `prepare`, or in the prompt stage: uploads a layer's filters [kv_heads, d], in the channels of the stored keys,
+ * for the next kvc_stage_entry_scores with KVC_ENTRY_FILTER. */
+enum kvc_status kvc_stage_prepare_filter(struct kvc_stage *stage, const float *filters, struct kvc_error *error);
 /** Sets scores per list as LagKV does (arXiv:2504.04704; docs/reference/methods/lagkv.md), from the standard deviation
  * of a key's and a value's channels, each normalized by the range of the next partition of `lag` entries. The score is
  * the entry's rank within its partition, or with `across` the value that is ranked. Indices below `first`, the last
@@ -201,9 +206,16 @@ enum kvc_status kvc_stage_output_norms(struct kvc_stage *stage, struct kvc_score
 enum kvc_status kvc_stage_weigh(struct kvc_stage *stage, const struct kvc_keep *rule, float epsilon,
                                 const struct kvc_scores *factor, struct kvc_scores *scores, struct kvc_error *error);
 
+/** In statistics of queries: any number of rotated channels. */
+#define KVC_ANY_ROTARY UINT32_MAX
 /** In `attended`: adds the current rows at positions `from` and later to the mean and covariance of the prompt's
  * queries before RoPE (Expected Attention, arXiv:2510.00636). */
 enum kvc_status kvc_stage_query_moments(struct kvc_stage *stage, uint64_t from, struct kvc_error *error);
+/** Prompt stage: replaces the mean and covariance of the prompt's queries by those of other queries before RoPE: mean
+ * [H, d], and per head the covariance of channels b and c for each c up to b, row by row. covariance NULL: zero.
+ * `rotary` is the number of rotated channels, or KVC_ANY_ROTARY; fails with KVC_INPUT if the layer's is another. */
+enum kvc_status kvc_stage_give_moments(struct kvc_stage *stage, const float *mean, const float *covariance,
+                                       uint32_t rotary, struct kvc_error *error);
 /** Parameters of kvc_stage_expected_scores. */
 struct kvc_expectation {
     uint64_t first;  /**< first index that is scored */
@@ -217,13 +229,12 @@ struct kvc_expectation {
 enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
                                           struct kvc_scores *scores, struct kvc_error *error);
 
-/** In `attended`: copies the current query rows before RoPE to the host, for statistics of all queries. `queries`
- * [capacity, H, d] has channels in RoPE's order: rotated pair i is channels i and i + rotary / 2. `*rows` is the number
- * of rows, of which at most `capacity` are written; `*rotary` is the number of channels that the layer rotates. */
-enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, float *queries, size_t capacity, size_t *rows,
-                                       uint32_t *rotary, struct kvc_error *error);
-/** In struct kvc_series: any number of rotated channels. */
-#define KVC_ANY_ROTARY UINT32_MAX
+/** In `attended`: copies the current query rows to the host, before RoPE or `rotated`, for statistics of all queries.
+ * `queries` [capacity, H, d] has channels in RoPE's order: rotated pair i is channels i and i + rotary / 2. `*rows` is
+ * the number of rows, of which at most `capacity` are written; `*rotary` is the number of channels that the layer
+ * rotates. */
+enum kvc_status kvc_stage_read_queries(struct kvc_stage *stage, bool rotated, float *queries, size_t capacity,
+                                       size_t *rows, uint32_t *rotary, struct kvc_error *error);
 /** Statistics of a layer's queries before RoPE (TriAttention, arXiv:2604.04921). */
 struct kvc_series {
     const float *mean;   /**< [H, d] mean query, channels as in kvc_stage_read_queries */
@@ -335,6 +346,8 @@ struct kvc_keep {
     uint64_t fill;  /**< number of entries to keep in total: increases `top` to reach it; 0: not used */
     uint64_t limit; /**< a head with no more entries than this keeps them all */
     int64_t recent; /**< entries at this position and later are kept; INT64_MAX: none */
+    bool bounded;   /**< entries with scores below `least` are not kept by score */
+    float least;    /**< the lowest score that is kept, if `bounded` is set */
     const struct kvc_scores *scores; /**< per list; may be NULL if `top` and `fill` are 0 */
     const struct kvc_scores *ties;   /**< of equal scores the entry with the higher value here is kept; NULL: the lower
                                           index */
@@ -450,9 +463,10 @@ struct kvc_layer_context {
 
 /** Whether the data decides how entries are distributed. */
 enum kvc_ragged {
-    KVC_RAGGED_NONE,  /**< no: all heads of all layers hold the predicted number */
-    KVC_RAGGED_HEADS, /**< among the heads of a layer */
-    KVC_RAGGED_LAYERS /**< among the layers */
+    KVC_RAGGED_NONE,   /**< no: all heads of all layers hold the predicted number */
+    KVC_RAGGED_HEADS,  /**< among the heads of a layer */
+    KVC_RAGGED_LAYERS, /**< among the layers */
+    KVC_RAGGED_ANY     /**< it also decides how many there are in all; `bound` and `entries` are upper bounds */
 };
 
 /** Predicts the entries of a method from its options and the lengths, without data. `kvcull info` uses it to predict
@@ -530,7 +544,7 @@ struct kvc_policy_class {
     uint32_t (*surplus)(const struct kvc_values *values);
     bool channels;   /**< the method reads single channels of keys or values, so it needs entries of a type that is not
                           rotated */
-    bool whole_keys; /**< the method calls kvc_stage_entry_scores with KVC_ENTRY_NORM or KVC_ENTRY_APART, or
+    bool whole_keys; /**< the method calls kvc_stage_entry_scores with a kind other than KVC_ENTRY_DRAW, or
                           kvc_stage_mix_redundancy: no mean is then subtracted from keys of rotated types */
     bool compares_keys; /**< the decode stage calls kvc_stage_mix_redundancy, which needs memory before the step */
     /** Returns true if every query head has its own list of entries. */

@@ -92,6 +92,25 @@ def keydiff(
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
 ) -> Policy: ...
+def qfilter(
+    *,
+    budget: Union[int, float, str],
+    file: Numbers,
+    recent: Optional[int] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
+def dms(
+    *,
+    threshold: Optional[float] = ...,
+    window: Optional[int] = ...,
+    scorer: Optional[Literal['qfilter', 'knorm']] = ...,
+    file: Optional[Numbers] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
 def h2o(
     *,
     budget: Union[int, float, str],
@@ -179,6 +198,7 @@ def expected(
     covariance: Optional[Literal['on', 'off']] = ...,
     values: Optional[Literal['on', 'off']] = ...,
     epsilon: Optional[float] = ...,
+    stats: Optional[Numbers] = ...,
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,

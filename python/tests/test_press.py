@@ -222,7 +222,8 @@ def test_caps_and_sinks_of_the_engine(kind, config, more, bundled):
 
 def test_every_method_is_pressed_or_refused(llama):
     """A refusal comes before anything is computed, as one line that says what to use instead."""
-    needs = {"triattention": "stats=drawn,budget=64", "duo": "file=every-other", "sparq": "budget=16",
+    needs = {"triattention": "stats=drawn,budget=64", "qfilter": "file=drawn,budget=64",
+             "dms": "file=drawn", "duo": "file=every-other", "sparq": "budget=16",
              "hsa": "budget=16", "lagkv": "budget=280", "lacache": "budget=150,span=2"}
     refused, text = [], ids(300)
     for name, method in policy.methods().items():

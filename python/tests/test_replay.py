@@ -190,7 +190,8 @@ def test_what_is_refused():
 # ---- queries that a policy does not look at ----
 
 #: Options that methods need beside their budget, with which all of them run on 700 rows.
-NEEDED = {"sparq": "budget=300", "hsa": "budget=300", "cake": "budget=300", "fastkv": "budget=300", "rocketkv-mt": "budget=300"}
+NEEDED = {"qfilter": "budget=300,file=drawn", "dms": "file=drawn", "sparq": "budget=300", "hsa": "budget=300", "cake": "budget=300",
+          "fastkv": "budget=300", "rocketkv-mt": "budget=300"}
 #: Methods that need a file, rows that a model computes, or several layers.
 ELSEWHERE = {"triattention", "duo", "dapq", "kvzip", "lacache"}
 

@@ -355,6 +355,21 @@ has ' 2[0-9] of 97 entries in the longest head$'
 fails 2 'give a text with -f FILE' collect -m "$demo" -o "$work/none"
 fails 3 'is empty; give a file with text' collect -m "$demo" -f /dev/null -o "$work/none"
 that 'nothing is left of it' [ ! -e "$work/none" ]
+ok collect -m "$demo" -f "$work/text" -o "$work/covariances" --math float --for expected
+has '^queries  *93 tokens, '
+ok collect -m "$demo" -f "$work/text" -o "$work/again" --math float --backend ref --chunk 7 --for expected -q
+that 'the same covariances of another backend and in chunks' cmp -s "$work/covariances" "$work/again"
+ok logits -m "$demo" -f "$work/text" --prompt 40 --kv "expected:budget=20,stats=$work/covariances"
+fails 3 'stats=.*line 1: must be "kvcull query covariances 1"' run -m "$demo" -p a --kv "expected:budget=20,stats=$work/stats"
+fails 3 'has 4 tokens: must be more than 4' collect -m "$demo" -f "$work/text" -n 4 -o "$work/none" --for expected
+ok collect -m "$demo" -f "$work/text" -o "$work/filters" --math float --for qfilter
+has '^concentration  0\.[0-9]* in the mean over query heads'
+ok collect -m "$demo" -f "$work/text" -o "$work/again" --math float --backend ref --chunk 7 --for qfilter -q
+that 'the same filters of another backend and in chunks' cmp -s "$work/filters" "$work/again"
+ok logits -m "$demo" -f "$work/text" --prompt 40 --kv "qfilter:budget=20,file=$work/filters"
+has ' 20 of 97 entries in the longest head$'
+ok logits -m "$demo" -f "$work/text" --prompt 40 --kv "dms:window=9,file=$work/filters"
+fails 2 'file= is missing: scorer=qfilter reads it' run -m "$demo" -p a --kv dms
 sed 5,9d "$work/stats" >"$work/torn"
 fails 3 'stats=.*torn: line [0-9]*: must be' run -m "$demo" -p a --kv "triattention:budget=20,stats=$work/torn"
 finish

@@ -176,6 +176,8 @@ static void bits_stay_within_budgets(void **state) {
             snprintf(spec, sizeof spec, "%s:budget=100000,tsp=100000", policy->name);
         if (strcmp(policy->name, "duo") == 0)
             snprintf(spec, sizeof spec, "duo:file=every-other,recent=100000");
+        if (strcmp(policy->name, "dms") == 0)
+            snprintf(spec, sizeof spec, "dms:file=drawn,window=100000");
         one_run(spec, 300, 20, 280);
     }
 }

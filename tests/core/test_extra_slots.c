@@ -244,7 +244,8 @@ static void add_methods(void) {
     const size_t written = method_count;
     for (size_t i = 0; kvc_policy(engine, i); i++) {
         const struct kvc_policy_class *policy = kvc_policy(engine, i);
-        bool found = !(policy->stages & KVC_STAGE_DECODE);
+        bool found = !(policy->stages & KVC_STAGE_DECODE) || /* without a budget no list needs an extra slot */
+                     (policy->forecast && policy->forecast->ragged == KVC_RAGGED_ANY);
         for (size_t m = 0; m < written; m++)
             for (const char *spec = methods[m]; spec && !found; spec = next_method(spec))
                 found = kvc_test_is_of(spec, policy);

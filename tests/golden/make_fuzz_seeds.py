@@ -224,6 +224,10 @@ def list_seeds():
     yield "shares", b"\3" + b"0 1 0\r\n1 1 1\n\n"
     layers = b"".join(b"layer %d rotary 2\n" % l + b"0.5 -1 2e-3 0 1.5\r\n" * 6 for l in range(2))
     yield "statistics", b"\4" + b"kvcull query statistics 1\nmodel any\ntokens 7\nshape 2 6 4\n" + layers
+    layers = b"".join(b"layer %d rotary 4\n" % l + b"0.5 -1 2e-3 0 1 0 1 0 0 1 0 0 0 1\n" * 6 for l in range(2))
+    yield "covariances", b"\5" + b"kvcull query covariances 1\nmodel any\ntokens 7\nshape 2 6 4\n" + layers
+    layers = b"".join(b"layer %d rotary 4\n" % l + b"0.5 -1 2e-3 0\n" * 3 for l in range(2))
+    yield "filters", b"\6" + b"kvcull query filters 1\nmodel any\ntokens 7\nshape 2 3 4\n" + layers
 
 
 def replay_seeds():

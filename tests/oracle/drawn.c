@@ -293,6 +293,28 @@ void draw_random(struct drawn *d) {
 void draw_knorm(struct drawn *d) { draw_entries(d, "knorm", oracle_knorm); }
 void draw_keydiff(struct drawn *d) { draw_entries(d, "keydiff", oracle_keydiff); }
 
+void draw_qfilter(struct drawn *d) {
+    draw_entries(d, "qfilter", oracle_qfilter);
+    drawn_stats(d, DRAWN_FILTERS);
+    drawn_say(d, ",file=\"%s\"", d->path);
+}
+
+void draw_dms(struct drawn *d) {
+    static const float least[] = {-1000, -4, -3, -2.5f, -2, -0.5f, 0, 0.5f, 1000};
+    d->budget = d->entries.recent = between(1, 30);
+    d->entries.threshold = least[drawn_below(9)];
+    d->entries.scorer = drawn_below(2) ? SCORE_NORM : SCORE_FILTER;
+    drawn_say(d, "dms:threshold=%g,window=%u", (double)d->entries.threshold, d->entries.recent);
+    draw_layers(d, 1);
+    if (d->entries.scorer == SCORE_NORM) {
+        drawn_say(d, ",scorer=knorm");
+    } else {
+        drawn_stats(d, DRAWN_FILTERS);
+        drawn_say(d, ",file=\"%s\"", d->path);
+    }
+    use_parts(d, &(struct parts){NULL, oracle_dms, oracle_dms, NULL, &d->entries, &d->entries});
+}
+
 void draw_lagkv(struct drawn *d) {
     d->entries.sinks = between(0, 9);
     d->entries.lag = ONE_OF(2, 3, 16, 33);
@@ -351,6 +373,10 @@ void draw_expected(struct drawn *d) {
     begin(d, "expected", d->entries.sinks + 1);
     drawn_say(d, ",sinks=%u,covariance=%s,values=%s,epsilon=%g", d->entries.sinks,
               d->entries.no_covariance ? "off" : "on", d->entries.no_values ? "off" : "on", (double)d->entries.epsilon);
+    if (drawn_below(3) == 0) {
+        drawn_stats(d, DRAWN_COVARIANCES);
+        drawn_say(d, ",stats=\"%s\"", d->path);
+    }
     use_parts(d, &(struct parts){.prompt = oracle_expected, .prompt_plan = &d->entries});
 }
 
@@ -374,7 +400,7 @@ void draw_triattention(struct drawn *d) {
     d->entries.every = ONE_OF(1, 2, 7, 30);
     d->entries.mean_heads = drawn_below(2);
     begin(d, "triattention", d->entries.recent + 1);
-    drawn_stats(d);
+    drawn_stats(d, DRAWN_PAIRS);
     drawn_say(d, ",recent=%u,every=%u,future=%u,heads=%s,stats=\"%s\"", d->entries.recent, d->entries.every,
               ONE_OF(1, 100, 65536), d->entries.mean_heads ? "mean" : "max", d->path);
     use_parts(d, &(struct parts){.step = oracle_triattention, .step_plan = &d->entries});

@@ -27,16 +27,18 @@ struct drawn {
     struct parts parts;
     struct side side;
     float file[MOST_LAYERS * MOST_LISTS];
-    char path[32]; /* the file of duo or triattention; empty: no file */
-    float centres[MOST_LAYERS * MOST_HEADS * HEAD_SIZE], spreads[MOST_LAYERS * MOST_HEADS * HEAD_SIZE / 2];
+    char path[32]; /* the file that an option names; empty: no file */
+    float centres[MOST_LAYERS * MOST_HEADS * HEAD_SIZE];
+    float spreads[MOST_LAYERS * MOST_HEADS * HEAD_SIZE * (HEAD_SIZE + 1) / 2];
 };
 
 /* Returns a random number below n. The seed of drawn_begin starts the sequence. */
 uint32_t drawn_below(uint32_t n);
-/* Writes the file that duo or triattention reads to d->path; also fills d->file, or d->centres and the parts of the
- * plan that depend on it. */
+/* Write to d->path the file that duo reads, or one with statistics of queries; also fill d->file, or d->centres and the
+ * parts of the plan that depend on it. */
 void drawn_scores(struct drawn *d);
-void drawn_stats(struct drawn *d);
+enum drawn_file { DRAWN_PAIRS, DRAWN_COVARIANCES, DRAWN_FILTERS };
+void drawn_stats(struct drawn *d, enum drawn_file kind);
 /* Appends formatted text to the policy string. */
 void drawn_say(struct drawn *d, const char *format, ...);
 /* Begins a case: sets the numbers of heads and the random sequence. */

@@ -89,9 +89,33 @@ static void apart(const struct moment *m, const struct entries_plan *plan, uint3
     free(u);
 }
 
+static void filtered(const struct moment *m, const struct entries_plan *plan, uint32_t h, float *score) {
+    const size_t kv_head = h * plan->filter_heads / m->t->lists, row = m->layer * plan->filter_heads + kv_head;
+    for (uint32_t j = 0; j < m->heads[h].count; j++)
+        score[j] = oracle_dot(plan->centre + row * m->t->d, m->heads[h].entries[j].k, m->t->d);
+}
+
 void oracle_random(const struct moment *m, const void *plan) { evict(m, plan, draws); }
 void oracle_knorm(const struct moment *m, const void *plan) { evict(m, plan, norms); }
 void oracle_keydiff(const struct moment *m, const void *plan) { evict(m, plan, apart); }
+
+void oracle_qfilter(const struct moment *m, const void *plan) { evict(m, plan, filtered); }
+
+void oracle_dms(const struct moment *m, const void *p) {
+    const struct entries_plan *plan = p;
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
+        struct head *head = &m->heads[h];
+        float *score = calloc(head->count + 1, sizeof *score);
+        bool *kept = calloc(head->count + 1, sizeof *kept);
+        assert_true(score && kept);
+        (plan->scorer == SCORE_NORM ? norms : filtered)(m, plan, h, score);
+        for (uint32_t j = 0; j < head->count; j++)
+            kept[j] = head->entries[j].position >= (int64_t)m->now - plan->recent || score[j] >= plan->threshold;
+        remove_unkept(head, kept);
+        free(score);
+        free(kept);
+    }
+}
 
 /* ---- lagkv ---- */
 

@@ -1,6 +1,6 @@
-/* entries.h - oracles of methods without queries (random, knorm, keydiff, lagkv), of methods that use the scores of
- * these methods or of snapkv (chunkkv, criticalkv), and of snapkv-decode, rkv, expected, triattention, compactor,
- * leverage and noncausal. */
+/* entries.h - oracles of methods without queries (random, knorm, keydiff, qfilter, dms, lagkv), of methods that use the
+ * scores of these methods or of snapkv (chunkkv, criticalkv), and of snapkv-decode, rkv, expected, triattention,
+ * compactor, leverage and noncausal. */
 #ifndef KVC_TESTS_ORACLE_ENTRIES_H
 #define KVC_TESTS_ORACLE_ENTRIES_H
 
@@ -10,7 +10,7 @@ struct entries_plan { /* one method with the values of its options */
     uint32_t budget;
     uint32_t share;    /* a percentage of the held entries that replaces the budget; 0: no percentage */
     uint32_t left_out; /* one bit for each layer in which the method does not act */
-    uint32_t recent;   /* random, knorm, keydiff */
+    uint32_t recent;   /* random, knorm, keydiff, qfilter; the window of dms */
     uint64_t seed;     /* random */
     uint32_t sinks, lag;
     bool across;                           /* lagkv */
@@ -19,19 +19,27 @@ struct entries_plan { /* one method with the values of its options */
     bool per_layer;                        /* chunkkv */
     bool average;
     bool logits;                   /* rkv */
-    float lambda, threshold;       /* rkv */
+    float lambda, threshold;       /* rkv; threshold: also dms */
     bool no_covariance, no_values; /* expected */
     float epsilon;                 /* expected, criticalkv */
     double first;                  /* criticalkv */
     bool mean_heads; /* triattention, with statistics [layers, heads, d and d / 2], of which `pairs` are used */
-    uint32_t pairs;
-    const float *centre, *spread;
-    double blend;                                            /* compactor; below 0: not specified */
+    uint32_t pairs, filter_heads;
+    const float *centre, *spread; /* also of expected: [layers, heads, d and d (d + 1) / 2], or NULL; of qfilter and
+                                   * dms: the filters [layers, H_kv, d] */
+    double blend;                 /* compactor; below 0: not specified */
     enum { BOTH_PARTS, LEVERAGE_PART, ATTENTION_PART } part; /* compactor, leverage, noncausal */
-    enum scorer { SCORE_WINDOW, SCORE_NORM, SCORE_APART, SCORE_DRAW, SCORE_EXPECTED } scorer; /* chunkkv, criticalkv */
+    enum scorer {
+        SCORE_WINDOW,
+        SCORE_NORM,
+        SCORE_APART,
+        SCORE_DRAW,
+        SCORE_EXPECTED,
+        SCORE_FILTER
+    } scorer; /* chunkkv, criticalkv, dms */
 };
 
-moment_fn oracle_random, oracle_knorm, oracle_keydiff, oracle_lagkv, oracle_chunkkv;
+moment_fn oracle_random, oracle_knorm, oracle_keydiff, oracle_qfilter, oracle_dms, oracle_lagkv, oracle_chunkkv;
 moment_fn oracle_snapkv_decode_look, oracle_snapkv_decode;
 moment_fn oracle_rkv_look, oracle_rkv, oracle_expected, oracle_criticalkv, oracle_triattention, oracle_compactor;
 

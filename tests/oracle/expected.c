@@ -147,6 +147,21 @@ static void moments(const struct moment *m, uint32_t g, uint32_t sinks, float *m
             covariance[b * d + c] = fmaf(-mean[b], mean[c], covariance[b * d + c] / (float)n);
 }
 
+/* The mean and covariance of query head g in the plan's statistics. */
+static void given(const struct moment *m, const struct entries_plan *plan, uint32_t g, float *mean, float *covariance) {
+    const uint32_t d = m->t->d;
+    const size_t row = (size_t)m->layer * m->t->heads + g;
+    const float *from = plan->spread + row * (d * (d + 1) / 2);
+    for (uint32_t c = 0; c < d; c++)
+        mean[c] = plan->centre[row * d + c];
+    for (uint32_t b = 0; b < d; b++)
+        for (uint32_t c = 0; c <= b; c++, from++) {
+            const float product = (float)((double)mean[b] * (double)mean[c] + (double)*from);
+            covariance[b * d + c] = fmaf(-mean[b], mean[c], product);
+            covariance[c * d + b] = fmaf(-mean[c], mean[b], product);
+        }
+}
+
 static void expected_head(const struct moment *m, const struct entries_plan *plan, uint32_t h, float *score) {
     const struct head *head = &m->heads[h];
     const uint32_t d = m->t->d, n = head->count, group = m->t->heads / m->t->lists;
@@ -156,7 +171,10 @@ static void expected_head(const struct moment *m, const struct entries_plan *pla
     for (uint32_t g = h * group; g < (h + 1) * group; g++) {
         float *mean = calloc((size_t)d * (d + 1), sizeof *mean), *covariance = mean + d;
         assert_non_null(mean);
-        moments(m, g, plan->sinks, mean, covariance);
+        if (plan->centre)
+            given(m, plan, g, mean, covariance);
+        else
+            moments(m, g, plan->sinks, mean, covariance);
         for (uint32_t j = plan->sinks; j < n; j++) {
             const float *k = head->entries[j].k;
             float b = 0;

@@ -111,6 +111,22 @@ static void load_keys(const struct kvc_stage *stage, uint32_t list, uint32_t n, 
     kvc_growable_free(device, &v);
 }
 
+/* Gives the stage the moments of its own queries as if they came from a file. */
+static void give_moments(struct kvc_stage *stage) {
+    static float mean[MOST_HEADS * MOST_D], covariance[MOST_HEADS * MOST_D * (MOST_D + 1) / 2];
+    const uint32_t d = stage->info.head_size;
+    float *next = covariance;
+    for (uint32_t h = 0; h < stage->info.heads; h++)
+        for (uint32_t b = 0; b < d; b++) {
+            mean[h * d + b] = (float)(first[h][b] / counted);
+            for (uint32_t c = 0; c <= b; c++)
+                *next++ = (float)(second[h][b][c] / counted - first[h][b] / counted * (first[h][c] / counted));
+        }
+    FINE(kvc_stage_give_moments(stage, mean, covariance, rope_of(stage)->rotary, &error));
+    REFUSED(kvc_stage_give_moments(stage, mean, covariance, rope_of(stage)->rotary - 2, &error), KVC_INPUT,
+            "rotated channels; the model has");
+}
+
 static void compare_expected(struct kvc_stage *stage, const float *keys, const float *values, uint32_t list) {
     const struct kvc_scoring scoring = kvc_runner_scoring(stage->session->runner);
     const uint32_t d = stage->info.head_size, group = stage->info.heads / stage->info.kv_heads;
@@ -263,6 +279,11 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
         compare_expected(stage, keys, keys + (size_t)ROWS * d, list);
         compare_leverage(stage, keys, list);
         compare_norms(stage, keys + (size_t)ROWS * d, list);
+    }
+    give_moments(stage);
+    for (uint32_t list = 0; list < stage->info.kv_heads; list++) {
+        load_keys(stage, list, ROWS, keys, keys + (size_t)ROWS * d);
+        compare_expected(stage, keys, keys + (size_t)ROWS * d, list);
     }
     compared++;
     free(keys);

@@ -44,7 +44,7 @@ static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values
     uint32_t rotary;
     (void)values, (void)e;
     assert_true(raw && q && position);
-    FINE(kvc_stage_read_queries(stage, raw, stage->queries, &rows, &rotary, &error));
+    FINE(kvc_stage_read_queries(stage, false, raw, stage->queries, &rows, &rotary, &error));
     assert_true(rows == stage->queries && rotary == rope->rotary);
     kvc_stage_device(stage)->ops->download(kvc_stage_device(stage), q, stage->q, count * sizeof *q);
     kvc_stage_device(stage)->ops->download(kvc_stage_device(stage), position, stage->positions,
@@ -60,6 +60,8 @@ static enum kvc_status attended(struct kvc_stage *stage, const struct kvc_values
                          (double)raw[row * d + c], (double)raw[row * d + c + half], x, y);
         }
     read_layers += position[0] == 0;
+    FINE(kvc_stage_read_queries(stage, true, raw, stage->queries, &rows, &rotary, &error));
+    assert_memory_equal(raw, q, count * sizeof *q);
     free(raw);
     free(q);
     free(position);
@@ -249,47 +251,26 @@ static void write_text(const char *path, const char *text) {
 #define HEAD "kvcull query statistics 1\nmodel a b\ntokens 3\n"
 #define LAYER "0 1 2 3 4\n1e-3 -1 0 0 0\n"
 
-static void files(void **state) {
-    static const struct {
-        const char *text, *says; /* NULL: accepted */
-    } cases[] = {{HEAD "shape 1 2 4\nlayer 0 rotary 2\n" LAYER, NULL},
-                 {HEAD "shape 1 2 4\r\nlayer 0 rotary 2 \r\n0 1 2 3 4\r\n1e-3\t-1 0 0 0", NULL},
-                 {"", "line 1: must be \"kvcull query statistics 1\""},
-                 {"kvcull query statistics 12\n", "line 1"},
-                 {"kvcull query statistics 1\nmodel\n", "line 2"},
-                 {"kvcull query statistics 1\nmodel a\ntokens 0\n", "line 3"},
-                 {HEAD, "line 4"},
-                 {HEAD "shape 1 2\n", "line 4: must be \"shape LAYERS HEADS SIZE\""},
-                 {HEAD "shape 0 2 4\n", "line 4"},
-                 {HEAD "shape 1 2.5 4\n", "line 4"},
-                 {HEAD "shape 1 2 4 4\n", "line 4"},
-                 {HEAD "shape 65537 1 1\n", "1 to 65536"},
-                 {HEAD "shape 65536 65536 65536\nlayer 0 rotary 2\n", "line 4: must be a shape whose numbers"},
-                 {HEAD "shape 1 2 4\nlayer 1 rotary 2\n" LAYER, "line 5: must be \"layer L rotary R\""},
-                 {HEAD "shape 1 2 4\nlayer 0 rotary 3\n" LAYER, "line 5"},
-                 {HEAD "shape 1 2 4\nlayer 0 rotary 6\n" LAYER, "line 5"},
-                 {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 3\n1e-3 -1 0 0 0\n", "line 6"},
-                 {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 3 4 5\n1e-3 -1 0 0 0\n", "line 6: must be as many"},
-                 {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 nan 4\n1e-3 -1 0 0 0\n", "line 6"},
-                 {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 1e10 4\n1e-3 -1 0 0 0\n", "from -1e9 to 1e9"},
-                 {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 3 -4\n1e-3 -1 0 0 0\n", "line 6"},
-                 {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 3 4              \n", "line 7"},
-                 {HEAD "shape 1 2 4\nlayer 0 rotary 2\n" LAYER "layer 1 rotary 2\n", "line 8: must be the file's end"}};
+struct file_case {
+    const char *text, *says; /* NULL: accepted */
+};
+
+/* Checks a policy with each file; the policy's text ends in the option that names it. */
+static void check_files(const char *policy, const struct file_case *cases, size_t count) {
     char path[] = "test_series_XXXXXX", spec[100];
     const int fd = mkstemp(path);
     struct kvc_engine *engine;
     struct kvc_model *model;
-    (void)state;
     assert_true(fd >= 0 && close(fd) == 0);
     open_model(&engine, "data/demo", &model);
-    snprintf(spec, sizeof spec, "triattention:budget=9,stats=%s", path);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    snprintf(spec, sizeof spec, "%s=%s", policy, path);
+    for (size_t i = 0; i < count; i++) {
         write_text(path, cases[i].text);
         const enum kvc_status status = kvc_policy_check(engine, spec, &error);
         if (!cases[i].says && status != KVC_OK)
             fail_msg("case %zu: %s", i, error.text);
         if (cases[i].says && (status != KVC_INPUT || !strstr(error.text, cases[i].says) || strchr(error.text, '\n') ||
-                              !strstr(error.text, "policy triattention: stats=test_series_")))
+                              strncmp(error.text, "policy ", 7) != 0 || !strstr(error.text, "=test_series_")))
             fail_msg("case %zu: status %d, \"%s\" does not say \"%s\"", i, (int)status, error.text, cases[i].says);
     }
     remove(path);
@@ -297,6 +278,56 @@ static void files(void **state) {
     assert_non_null(strstr(error.text, "No such file"));
     kvc_model_close(model);
     kvc_engine_close(engine);
+}
+
+static void files(void **state) {
+    static const struct file_case cases[] = {
+        {HEAD "shape 1 2 4\nlayer 0 rotary 2\n" LAYER, NULL},
+        {HEAD "shape 1 2 4\r\nlayer 0 rotary 2 \r\n0 1 2 3 4\r\n1e-3\t-1 0 0 0", NULL},
+        {"", "line 1: must be \"kvcull query statistics 1\""},
+        {"kvcull query statistics 12\n", "line 1"},
+        {"kvcull query statistics 1\nmodel\n", "line 2"},
+        {"kvcull query statistics 1\nmodel a\ntokens 0\n", "line 3"},
+        {HEAD, "line 4"},
+        {HEAD "shape 1 2\n", "line 4: must be \"shape LAYERS HEADS SIZE\""},
+        {HEAD "shape 0 2 4\n", "line 4"},
+        {HEAD "shape 1 2.5 4\n", "line 4"},
+        {HEAD "shape 1 2 4 4\n", "line 4"},
+        {HEAD "shape 65537 1 1\n", "1 to 65536"},
+        {HEAD "shape 65536 65536 65536\nlayer 0 rotary 2\n", "line 4: must be a shape whose numbers"},
+        {HEAD "shape 1 2 4\nlayer 1 rotary 2\n" LAYER, "line 5: must be \"layer L rotary R\""},
+        {HEAD "shape 1 2 4\nlayer 0 rotary 3\n" LAYER, "line 5"},
+        {HEAD "shape 1 2 4\nlayer 0 rotary 6\n" LAYER, "line 5"},
+        {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 3\n1e-3 -1 0 0 0\n", "line 6"},
+        {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 3 4 5\n1e-3 -1 0 0 0\n", "line 6: must be as many"},
+        {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 nan 4\n1e-3 -1 0 0 0\n", "line 6"},
+        {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 1e10 4\n1e-3 -1 0 0 0\n", "from -1e9 to 1e9"},
+        {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 3 -4\n1e-3 -1 0 0 0\n", "line 6"},
+        {HEAD "shape 1 2 4\nlayer 0 rotary 2\n0 1 2 3 4              \n", "line 7"},
+        {HEAD "shape 1 2 4\nlayer 0 rotary 2\n" LAYER "layer 1 rotary 2\n", "line 8: must be the file's end"}};
+    (void)state;
+    check_files("triattention:budget=9,stats", cases, sizeof cases / sizeof *cases);
+}
+
+#define COVARIANCES "kvcull query covariances 1\nmodel a\ntokens 3\nshape 1 1 2\nlayer 0 rotary 2\n"
+#define FILTERS "kvcull query filters 1\nmodel a\ntokens 3\nshape 1 1 2\nlayer 0 rotary 2\n"
+
+static void other_files(void **state) {
+    static const struct file_case
+        covariances[] = {{COVARIANCES "1 2 0.5 -0.25 1\n", NULL},
+                         {HEAD "shape 1 1 2\nlayer 0 rotary 2\n1 2 3\n", "must be \"kvcull query covariances 1\""},
+                         {COVARIANCES "1 2 0.5 -0.25\n", "line 6: must be a mean query, then its covariances"},
+                         {COVARIANCES "1 2 0.5 -0.25 inf\n", "from -1e9 to 1e9"},
+                         {COVARIANCES "1 2 0.5 -0.25 1 1\n", "line 6: must be as many numbers as the shape says"},
+                         {COVARIANCES "1 2 0.5 -0.25 1\n\n", "line 7: must be the file's end"}},
+        filters[] = {{FILTERS "1 -2\n", NULL},
+                     {COVARIANCES "1 2 0.5 -0.25 1\n", "line 1: must be \"kvcull query filters 1\""},
+                     {FILTERS "1\n", "line 6: must be a filter"},
+                     {FILTERS "1 -2 3\n", "line 6: must be as many numbers as the shape says"}};
+    (void)state;
+    check_files("expected:budget=9,stats", covariances, sizeof covariances / sizeof *covariances);
+    check_files("qfilter:budget=9,file", filters, sizeof filters / sizeof *filters);
+    check_files("dms:file", filters, sizeof filters / sizeof *filters);
 }
 
 /* A file with the model's shape; rotary: the number of rotated channels it specifies for each layer. */
@@ -353,7 +384,7 @@ static void another_model(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(files),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(files), cmocka_unit_test(other_files),
                                        cmocka_unit_test(another_model)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

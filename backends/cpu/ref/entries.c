@@ -55,6 +55,10 @@ void KVC_REF(entry_scores)(struct kvc_device *device, const struct kvc_entry_sco
                 continue;
             }
             load_key(lists, h, index, key);
+            if (args->kind == KVC_ENTRY_FILTER) {
+                score[index] = kvc_ref_dot(key, (const float *)kvc_span_data(args->filter) + (size_t)h * d, d);
+                continue;
+            }
             const float length = kvc_sqrt(kvc_ref_dot(key, key, d));
             score[index] = args->kind == KVC_ENTRY_NORM ? -length : length;
         }

@@ -104,7 +104,7 @@ void KVC_REF(keep)(struct kvc_device *device, const struct kvc_keep_rules *args)
             top = rule->fill - forced;
         qsort(order, candidates, sizeof *order, keep_compare);
         for (uint32_t i = 0; i < candidates && i < top; i++)
-            keep[order[i].index] = true;
+            keep[order[i].index] = order[i].key >> 32 >= kvc_keep_least(rule);
         for (uint32_t r = 0; r < count; r++)
             if (keep[r])
                 indices[kept_count++] = r;

@@ -159,6 +159,11 @@ static uint32_t count_above(const int32_t *keys, uint32_t n, int32_t bound) {
     return sum;
 }
 
+/* Counts the keys [n] whose unsigned form is at least `least`. */
+static uint32_t count_from(const int32_t *keys, uint32_t n, uint32_t least) {
+    return least == 0 ? n : count_above(keys, n, (int32_t)((least - 1) ^ 0x80000000u));
+}
+
 /* Returns the top-th highest of keys [n], 0 < top <= n. Sets the result bit by bit to the highest bound that at least
  * `top` keys reach. */
 static int32_t threshold(const int32_t *keys, uint32_t n, uint32_t top) {
@@ -282,7 +287,7 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
     if (rule->fill > forced && top < rule->fill - forced)
         top = rule->fill - forced;
     next = count_up(next, 0, low);
-    if (top >= candidates) {
+    if (top >= candidates && !rule->bounded) {
         next = count_up(next, low, candidates);
     } else if (!job->scores) {
         next = count_up(next, low, (uint32_t)top);
@@ -294,11 +299,15 @@ static void keep_task(void *argument, size_t task, unsigned thread) {
         if (!keys)
             return;
         make_keys(keys, score, candidates);
-        if (top == candidates - 1 && !ties) { /* exactly one entry is evicted */
+        if (rule->bounded)
+            top = kvc_min_u64(top, count_from(keys, candidates, kvc_keep_least(rule)));
+        if (top >= candidates) {
+            next = count_up(next, low, candidates);
+        } else if (top == candidates - 1 && !ties) { /* exactly one entry is evicted */
             const uint32_t gone = last_lowest(keys, candidates);
             next = count_up(next, low, gone);
             next = count_up(next, low + gone + 1, candidates - gone - 1);
-        } else {
+        } else if (top > 0) {
             next = write_top(next, low, keys, candidates, (uint32_t)top, ties, keys + capacity);
         }
     }

@@ -82,6 +82,7 @@ static void entry_scores_task(void *argument, size_t task, unsigned thread) {
     const enum kvc_type type = args->lists->format.key.type;
     const size_t d = args->lists->format.head_size;
     const uint32_t h = (uint32_t)task;
+    const float *filter = args->filter.buffer ? (const float *)kvc_span_data(args->filter) + task * d : NULL;
     float *score = (float *)kvc_span_data(args->scores) + task * args->stride;
     struct entry_work work;
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, lay_out_entry(job, &work, NULL));
@@ -95,6 +96,10 @@ static void entry_scores_task(void *argument, size_t task, unsigned thread) {
             const kvc_u32 position = (kvc_u32)slot_position(&head, slot);
             score[index] =
                 (float)(kvc_philox4x32(args->layer, args->first_list + h, position, 1u, args->seed).word[0] >> 8);
+            continue;
+        }
+        if (args->kind == KVC_ENTRY_FILTER) {
+            score[index] = dot_row(type, slot_key(&head, slot), filter, d);
             continue;
         }
         const float length = kvc_sqrt(dot_row(type, slot_key(&head, slot), NULL, d));
@@ -123,7 +128,7 @@ static double entries_work(const struct kvc_lists *lists, double each, uint32_t 
 
 static void entry_scores(struct kvc_device *device, const struct kvc_entry_scores *args) {
     struct entry_scores_job job = {(struct kvc_cpu *)device, args, 0};
-    KVC_ASSERT(args->kind <= KVC_ENTRY_APART);
+    KVC_ASSERT(args->kind <= KVC_ENTRY_FILTER && (args->kind != KVC_ENTRY_FILTER || args->filter.buffer));
     const double each = args->lists->format.head_size * (args->kind == KVC_ENTRY_APART ? 8.0 : 2.0) / LANES + 16.0;
     const double work = entries_work(args->lists, each, &job.blocks_most);
     kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, entry_scores_task, &job);
