@@ -7,9 +7,11 @@
 Needs torch, transformers, numpy and safetensors; kvpress's other dependencies are not used. As in compare_authors.py, a
 case is one file of random queries, keys and values. A press (kvpress's name for a method) compresses it in float32, and
 so does `kvcull replay`. The positions kept are compared as sets, head by head. The result names the settings that were
-necessary for both to agree.
+necessary for both to agree. torch leaves the order of equal scores open; here the lower position comes first.
+compare_kvpress_model.py compares whole models, with rotation and output projections.
 """
 import argparse
+import contextlib
 import glob
 import importlib
 import math
@@ -41,11 +43,42 @@ def ratio(keep, n):
     return 1 - (keep + 0.5) / n
 
 
+def stable_topk(scores, k, dim=-1, **ignored):
+    """torch.topk, but of equal scores the lower index comes first."""
+    values, indices = scores.sort(dim=dim, descending=True, stable=True)
+    return torch.return_types.topk((values.narrow(dim, 0, k), indices.narrow(dim, 0, k)))
+
+
+argsort = torch.Tensor.argsort
+
+
+def later_first(scores, dim=-1, **ignored):
+    """torch.argsort, but of equal scores the higher index comes first: it has the lower rank, and is evicted first."""
+    return scores.shape[dim] - 1 - argsort(scores.flip(dim), dim=dim, stable=True)
+
+
+@contextlib.contextmanager
+def ordered():
+    """Replaces the functions of torch that leave the order of equal scores open."""
+    with mock.patch.object(torch, "topk", stable_topk), mock.patch.object(torch.Tensor, "topk", stable_topk), \
+            mock.patch.object(torch.Tensor, "argsort", later_first):
+        yield
+
+
+def tie(case):
+    """Repeats 50 entries several times. Equal entries then have equal scores, except for rounding; so a press computes
+    in float64, and its scores are rounded to float32."""
+    for start in range(50, case.prompt - 99, 100):
+        case.k[:, start:start + 50], case.v[:, start:start + 50] = case.k[:, :50], case.v[:, :50]
+    case.tied = True
+    return case
+
+
 class Held:
     """The entries that a press left in one layer: positions [1, H_kv, n]."""
 
     def __init__(self, case, l):
-        self.case, self.l = case, l
+        self.case, self.l, self.type = case, l, torch.float64 if hasattr(case, "tied") else torch.float32
         self.position = torch.arange(case.prompt).expand(1, case.kv_heads, -1)
         hidden = case.heads * case.d
         config = types.SimpleNamespace(num_attention_heads=case.heads, num_key_value_heads=case.kv_heads,
@@ -59,12 +92,12 @@ class Held:
 
     def entries(self, tensor):
         """Returns keys or values [1, H_kv, n, d] of the entries held."""
-        return torch.stack([tensor[self.l, self.position[0, h], h] for h in range(self.case.kv_heads)])[None]
+        return torch.stack([tensor[self.l, self.position[0, h], h] for h in range(self.case.kv_heads)])[None].to(self.type)
 
     def attentions(self, rows):
         """Returns the causal attention [1, H, rows, n] of these rows to the entries held."""
         k = self.entries(self.case.k).repeat_interleave(self.case.group, 1)
-        q = self.case.q[self.l, rows].transpose(0, 1)[None]
+        q = self.case.q[self.l, rows].transpose(0, 1)[None].to(self.type)
         hidden = self.position.repeat_interleave(self.case.group, 1)[:, :, None] > torch.tensor(rows)[:, None]
         return (q @ k.transpose(2, 3) / math.sqrt(self.case.d)).masked_fill(hidden, float("-inf")).softmax(-1)
 
@@ -75,9 +108,10 @@ class Held:
         states = torch.arange(k.shape[2], dtype=torch.float32).view(1, -1, 1)  # row numbers, for queries_of
         scorer = chosen if hasattr(chosen, "score") else chosen.press
         still = torch.ones(1, k.shape[2], self.case.d), torch.zeros(1, k.shape[2], self.case.d)
-        scores = scorer.score(self.module, states, k, v, attentions, {"position_embeddings": still})
+        with ordered():
+            scores = scorer.score(self.module, states, k, v, attentions, {"position_embeddings": still}).float()
         positions = self.position[..., None].float().expand_as(v).contiguous()
-        with mock.patch.object(type(scorer), "score", lambda *ignored: scores):
+        with ordered(), mock.patch.object(type(scorer), "score", lambda *ignored: scores):
             _, left = chosen.compress(self.module, states, k, positions, None, {})
         self.position = left[..., 0].long().sort(-1).values
 
@@ -131,12 +165,15 @@ def random(folder, kvcull, seed, result):
 
 def by_entry(folder, kvcull, seed, result, file, name, method):
     Press = press(folder, file, name)
-    for heads, kv_heads, d, budget in ((4, 4, 32, 60), (8, 2, 64, 130)):
-        case = Case(seed, 2, heads, kv_heads, d, 320, 300)
+    for heads, kv_heads, d, budget, rows, change in (
+            (4, 4, 32, 60, 300, None), (8, 2, 64, 130, 300, None), (7, 1, 80, 1001, 3000, None), (7, 1, 80, 171, 700, tie)):
+        case = Case(seed, 2, heads, kv_heads, d, rows + 20, rows)
         case.k += 0.5 * case.k[:, :1]  # a common direction, as in real keys
+        if change:
+            change(case)
         compare(kvcull, case, f"{method}:budget={budget}", lambda held: Press(ratio(budget, held.position.shape[2])),
                 result)
-    result.note = "the prompt and 20 decode steps, an eviction after each"
+    result.note = "the prompt and 20 decode steps, an eviction after each; up to 3,000 entries; ties"
 
 
 def knorm(folder, kvcull, seed, result):
@@ -212,28 +249,34 @@ def dms(folder, kvcull, seed, result):
 
 def lagkv(folder, kvcull, seed, result):
     LagKVPress = press(folder, "lagkv_press", "LagKVPress")
-    for rows, lag, sinks, each in ((300, 32, 4, 9), (411, 16, 0, 5), (529, 128, 7, 60)):
-        case = Case(seed, 2, 8, 2, 32, rows, rows)
+    for rows, lag, sinks, each, change in ((300, 32, 4, 9, None), (411, 16, 0, 5, None), (529, 128, 7, 60, None),
+                                           (700, 50, 0, 11, tie), (3000, 128, 4, 33, None)):
+        case = Case(seed, 2, 7, 1, 80, rows, rows) if change or rows == 3000 else Case(seed, 2, 8, 2, 32, rows, rows)
+        if change:
+            change(case)
         parts = (rows - sinks) // lag
         fixed = rows - (parts - 1) * lag
         for scoring in "within", "across":
-            budget = max(fixed + (parts - 1) * each, sinks + 2 * lag)
-            budget += -(budget - fixed) % (parts - 1) if scoring == "within" else 0
+            budget = max(fixed + (parts - 1) * each + 1, sinks + 2 * lag)
             make = lambda held: LagKVPress(ratio(budget, rows), sinks, lag, cross_scoring=scoring == "across")
             compare(kvcull, case, f"lagkv:budget={budget},lag={lag},sinks={sinks},scoring={scoring}", make, result)
-    result.note = "budgets that the partitions can share evenly: which one gets more they leave to top-k's ties"
+    result.note = "budgets that the partitions cannot share evenly; up to 3,000 entries; ties"
 
 
 def snapkv(folder, kvcull, seed, result):
     SnapKVPress = press(folder, "snapkv_press", "SnapKVPress")
-    for heads, kv_heads, window, kernel in ((8, 2, 32, 7), (4, 4, 16, 5)):
-        case = Case(seed, 2, heads, kv_heads, 32, 250, 250)
-        ours, _ = case.replay(kvcull, f"snapkv:budget=80,window={window},kernel={kernel},pooling=avg")
+    for heads, kv_heads, d, rows, window, kernel, change in (
+            (8, 2, 32, 250, 32, 7, None), (4, 4, 32, 250, 16, 5, None), (7, 1, 80, 3000, 32, 7, None),
+            (7, 1, 80, 700, 32, 7, tie)):
+        case, budget = Case(seed, 2, heads, kv_heads, d, rows, rows), rows // 3
+        if change:
+            change(case)
+        ours, _ = case.replay(kvcull, f"snapkv:budget={budget},window={window},kernel={kernel},pooling=avg")
         for l in range(case.layers):
             held = Held(case, l)
-            held.compress(SnapKVPress(ratio(80, 250), window, kernel), held.attentions(range(250 - window, 250)))
+            held.compress(SnapKVPress(ratio(budget, rows), window, kernel), held.attentions(range(rows - window, rows)))
             held.add_to(result, ours["steps"][0]["kept"])
-    result.note = "average pooling"
+    result.note = "average pooling; up to 3,000 entries; ties"
 
 
 def snapkv_decode(folder, kvcull, seed, result):

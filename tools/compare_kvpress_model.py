@@ -1,0 +1,341 @@
+#!/usr/bin/env python3
+"""Compares kvcull with kvpress on whole models, from the tokens to the positions kept.
+
+    kvcull convert MODEL -o FOLDER/ --type f32
+    PYTHONPATH=python tools/compare_kvpress_model.py --kvpress DIR [--model FOLDER] [--only NAME,..]
+
+transformers and kvcull load the same folder and read the same tokens, both in float32. kvpress's presses (its methods)
+run where its own hook would run them, with the hidden states, keys, rotation and output projection of that layer.
+Without --model, the models have random weights: heads of 80 channels in groups of 7, and two others. The prompts are
+--prompts parts of tests/real/prose.txt, with --tokens tokens, 260 at least.
+
+Both sides round differently, so an entry at the border may be on different sides of it. Of the entries that differ,
+`rounding` counts those whose score is within 1e-4 of the border, relative to the border or to the scores' median
+deviation. `differ` counts the others. Equal scores are common, too, and torch.topk leaves their order open; here a
+stable sort replaces it, which takes the lower position first.
+"""
+import argparse
+import contextlib
+import logging
+import math
+import os
+import sys
+import tempfile
+from unittest import mock
+
+import torch
+import transformers
+
+import kvcull
+from compare_kvpress import ordered, press, ratio
+
+TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "real", "prose.txt")
+
+
+@contextlib.contextmanager
+def not_eager(config):
+    """Lets presses run that refuse eager attention, which only gives ObservedAttentionPress its probabilities."""
+    config._attn_implementation = "sdpa"
+    try:
+        yield
+    finally:
+        config._attn_implementation = "eager"
+
+
+class Layer:
+    """What kvpress's hook gives to a press, for one layer and one prompt."""
+
+    def __init__(self, module, hidden, keys, values, attentions, kwargs):
+        self.module, self.hidden, self.keys, self.values = module, hidden, keys, values
+        self.attentions, self.kwargs, self.n = attentions, kwargs, keys.shape[2]
+        self.scores = None
+
+    def heads(self, chosen, attentions=None):
+        """Returns the positions that the press keeps, head by head: positions take the place of the values when it
+        has computed its scores."""
+        scorer = chosen if hasattr(chosen, "score") else chosen.press
+        with ordered(), mock.patch.object(torch, "randn", identity):
+            scores = scorer.score(self.module, self.hidden, self.keys, self.values, attentions, self.kwargs)
+            self.scores = scores.clone()
+            positions = torch.arange(self.n, dtype=torch.float32)[None, None, :, None].expand_as(self.values)
+            self.module.masked_key_indices = None
+            with mock.patch.object(type(scorer), "score", lambda *ignored: scores), \
+                    not_eager(self.module.config):
+                _, left = chosen.compress(self.module, self.hidden, self.keys, positions.contiguous(), None,
+                                          self.kwargs)
+        if self.module.masked_key_indices is None:
+            return [sorted(head[:, 0].long().tolist()) for head in left[0]]
+        return kept_of(self.module, self.keys.shape[1], self.n)
+
+    def each(self, chosen):
+        """As `heads`, one KV head after the other: for presses that add up the heads' scores."""
+        scores = chosen.press.score(self.module, self.hidden, self.keys, self.values, None, self.kwargs)
+        lists = []
+        for head in range(self.keys.shape[1]):
+            self.scores = scores[:, head:head + 1].clone()
+            part = Layer(self.module, self.hidden, self.keys[:, head:head + 1], self.values[:, head:head + 1], None, {})
+            with mock.patch.object(type(chosen.press), "score", lambda *ignored: scores[:, head:head + 1]):
+                lists += part.heads(chosen)
+        self.scores = scores
+        return lists
+
+
+def kept_of(module, heads, n):
+    """Returns the positions that a press has not marked as evicted."""
+    _, head, row = module.masked_key_indices
+    gone = [set(row[head == h].tolist()) for h in range(heads)]
+    module.masked_key_indices = None
+    return [[i for i in range(n) if i not in gone[h]] for h in range(heads)]
+
+
+def identity(*shape, **ignored):
+    """The projection of LeverageScorePress for which leverage is that of the keys themselves."""
+    return torch.eye(shape[-1]).expand(shape) * math.sqrt(shape[-1])
+
+
+class Method:
+    """One method with its options on both sides. keep(layer) returns the positions that kvpress keeps, head by head."""
+
+    def __init__(self, name, spec, keep, note=""):
+        self.name, self.spec, self.keep, self.note = name, spec, keep, note
+        self.lists = self.entries = self.differ = self.rounding = 0
+        self.worst = 0.0
+
+    def add(self, scores, ours, theirs):
+        """Compares the lists of one layer. scores: theirs [H_kv, n]."""
+        shared = len({len(kept) for kept in theirs}) > 1  # heads share a budget, so the border is that of the layer
+        borders = [min(float(scores[h, i]) for i in kept) for h, kept in enumerate(theirs)]
+        for h, kept in enumerate(theirs):
+            self.lists += 1
+            self.entries += len(kept)
+            border = min(borders) if shared else borders[h]
+            spread = float((scores[h] - scores[h].median()).abs().median())
+            for i in set(kept) ^ set(ours[h]):
+                gap = abs(float(scores[h, i]) - border) / max(abs(border), spread)
+                self.worst = max(self.worst, gap)
+                self.differ += gap > 1e-4
+                self.rounding += gap <= 1e-4
+
+
+def methods(folder, n):
+    """Returns the methods, for prompts of n tokens."""
+    make = lambda file, name: press(folder, file + "_press", name)
+    budget, window = int(0.37 * n), 32
+    r = ratio(budget, n)
+    snap = lambda **options: make("snapkv", "SnapKVPress")(r, window, 7, **options)
+    scorer = {"knorm": make("knorm", "KnormPress"), "keydiff": make("keydiff", "KeyDiffPress")}
+    expect = lambda **options: make("expected_attention", "ExpectedAttentionPress")(r, **options)
+    plain = lambda chosen: lambda layer: layer.heads(chosen)
+    snapkv = f"window={window},kernel=7,pooling=avg"
+    all_methods = [Method(name, f"{name}:budget={budget}", plain(made(r))) for name, made in scorer.items()]
+    all_methods += [
+        Method("streaming", f"streaming:budget={budget}", plain(make("streaming_llm", "StreamingLLMPress")(r))),
+        Method("snapkv", f"snapkv:budget={budget},{snapkv}", plain(snap())),
+        Method("pyramidkv", f"pyramidkv:budget={budget + window},{snapkv},beta=3",
+               pyramid(make, 1 - budget / n, window),
+               "the window in addition to their budgets; beta=3, for which they do not fall back to equal budgets"),
+        Method("adakv", f"adakv:budget={budget},{snapkv},floor=0", plain(make("adakv", "AdaKVPress")(snap(), 0)),
+               "alpha_safeguard=0 and floor=0"),
+        Method("tova", f"tova:budget={budget}", plain(make("tova", "TOVAPress")(r))),
+        Method("h2o", f"h2o:budget={budget},recent=1", observed(make, r),
+               "their sums not divided by the number of queries; the last entry kept"),
+        Method("expected", f"expected:budget={budget}", plain(expect())),
+        Method("expected", f"expected:budget={budget},covariance=off,values=off,future=64,sinks=7",
+               plain(expect(n_future_positions=64, n_sink=7, use_covariance=False, use_vnorm=False))),
+        Method("criticalkv", f"criticalkv:budget={budget},{snapkv}",
+               plain(make("criticalkv", "CriticalKVPress")(snap()))),
+        Method("criticalkv", f"criticalkv:budget={budget},scorer=expected,window=0,first=0.25",
+               plain(make("criticalkv", "CriticalKVPress")(expect(use_vnorm=False), first_stage_ratio=0.25))),
+    ]
+    for lag, scoring in ((n // 8, "within"), (n // 16, "within"), (n // 16, "across")):
+        all_methods.append(Method("lagkv", f"lagkv:budget={budget},lag={lag},scoring={scoring}",
+                                  plain(make("lagkv", "LagKVPress")(r, 4, lag, scoring == "across"))))
+    for name, per in (("knorm", "group"), ("keydiff", "group"), ("knorm", "layer")):
+        all_methods.append(ChunkKV(budget, 7, name, per, make("chunkkv", "ChunkKVPress")(scorer[name](r), 7), n))
+    gated = make("entropy_gated_chunkkv", "EntropyGatedChunkKVPress")(scorer["knorm"](r), 10, 4)
+    spec = f"chunkkv:budget={budget},window=0,chunk=10,scorer=knorm,per=layer,gate=4"
+    all_methods.append(Method("chunkkv-gate", spec, plain(gated)))
+    return all_methods + compactor(make, r, n, budget)
+
+
+def pyramid(make, r, window):
+    PyramidKVPress = make("pyramidkv", "PyramidKVPress")
+
+    class Wider(PyramidKVPress):
+        def get_layer_budget(self, module, q_len):
+            return super().get_layer_budget(module, q_len) + self.window_size
+    return lambda layer: layer.heads(Wider(r, window, 7, 3))
+
+
+def observed(make, r):
+    ObservedAttentionPress = make("observed_attention", "ObservedAttentionPress")
+
+    class Sums(ObservedAttentionPress):
+        def score(self, *arguments):
+            scores = super().score(*arguments)
+            scores *= torch.arange(scores.shape[-1], 0, -1)
+            scores[..., -1] = scores.max() + 1
+            return scores
+    return lambda layer: layer.heads(Sums(r), layer.attentions)
+
+
+class ChunkKV(Method):
+    """chunkkv. Where their last, shorter chunk is among the chunks kept, they keep fewer entries; kvcull
+    fills the budget with the first entries of one more chunk, which are left out here."""
+
+    def __init__(self, budget, chunk, scorer, per, chosen, n):
+        chunks = max(1, int(math.ceil(n / chunk) * (1 - chosen.compression_ratio)))
+        super().__init__("chunkkv", f"chunkkv:budget={chunks * chunk},window=0,chunk={chunk},scorer={scorer},per={per}",
+                         lambda layer: layer.heads(chosen) if per == "layer" else layer.each(chosen),
+                         "head by head, and per=layer; a short last chunk is not made up for")
+        self.chunk = chunk
+
+    def add(self, scores, ours, theirs):
+        same = [[i for i in kept if i // self.chunk in {j // self.chunk for j in theirs[h]}]
+                if len(theirs[h]) < len(kept) else kept for h, kept in enumerate(ours)]
+        super().add(scores, same, theirs)
+
+
+def compactor(make, r, n, budget):
+    """compactor, and its two parts by themselves."""
+    CompactorPress, attention = make("compactor", "CompactorPress"), make("non_causal_attention", "NonCausalAttnPress")
+    leverage = make("leverage", "LeverageScorePress")
+    padded = attention.non_causal_chunked_attn
+
+    def whole(q, k, size):
+        """Their attention over the whole chunks, and over the last one with its own length, so that nothing is added to
+        fill it up."""
+        end = k.shape[-2] // size * size
+        parts = [padded(q[..., a:b, :], k[..., a:b, :], b - a if a else size)
+                 for a, b in ((0, end), (end, k.shape[-2])) if a < b]
+        return torch.cat(parts, -1)
+
+    def filled(chosen, chunked):
+        def keep(layer):
+            chosen.sketch_dimension = layer.module.head_dim
+            with mock.patch.object(attention, "non_causal_chunked_attn", staticmethod(chunked)):
+                return layer.heads(chosen)
+        return keep
+    spec = f"compactor:budget={budget}"
+    blend = 1 - budget / n
+    made = lambda chunk=256: CompactorPress(r, chunk_size=chunk, blending=blend)
+    return [
+        Method("compactor", spec, filled(made(), whole),
+               "their projection replaced by the identity; the last chunk is not filled up"),
+        Method("compactor", f"{spec},chunk=100", filled(made(100), whole)),
+        Method("compactor-filled", spec, filled(made(), padded), "as before, but the last chunk is filled up"),
+        Method("leverage", f"leverage:budget={budget},sinks=0,recent=0", filled(leverage(r), padded),
+               "their projection replaced by the identity"),
+        Method("noncausal", f"noncausal:budget={budget},sinks=0,recent=0", filled(attention(r), whole),
+               "the last chunk is not filled up"),
+    ]
+
+
+def kvzip(folder, model, ids, budget):
+    """Returns what KVzipPress keeps and its scores, layer by layer, if the context is repeated without an
+    instruction."""
+    n, heads, layers = ids.shape[1], model.config.num_key_value_heads, model.model.layers
+    pruned = (heads * (n - budget) + 0.5) / (heads * n)
+    chosen = press(folder, "kvzip_press", "KVzipPress")(pruned, layerwise=True, n_sink=0)
+    chosen.context_length = chosen.end_idx = n
+    chosen.score_val = torch.zeros(len(layers), 1, heads, n)
+    cache = transformers.DynamicCache()
+    model.model(ids, past_key_values=cache)
+    hooks = [layer.self_attn.register_forward_hook(chosen.forward_hook, with_kwargs=True) for layer in layers]
+    model.model(ids, past_key_values=cache)
+    for hook in hooks:
+        hook.remove()
+    with ordered(), not_eager(model.config):
+        chosen.compress_post(model)
+    return [(kept_of(layer.self_attn, heads, n), chosen.score_val[l]) for l, layer in enumerate(layers)]
+
+
+def run(folder, models, ids, only):
+    """Compares all methods for one prompt. models: those of transformers and of kvcull."""
+    theirs, ours = models
+    layers, n = theirs.model.layers, ids.shape[1]
+    wanted = [m for m in methods(folder, n) if not only or m.name in only]
+    kept = {m: [] for m in wanted}
+
+    def hook(module, inputs, kwargs, output):
+        cache = kwargs["past_key_values"].layers[module.layer_idx]
+        layer = Layer(module, kwargs["hidden_states"], cache.keys, cache.values, output[1], kwargs)
+        for method in wanted:
+            lists = method.keep(layer)
+            kept[method].append((lists, layer.scores))
+    hooks = [layer.self_attn.register_forward_hook(hook, with_kwargs=True) for layer in layers]
+    for layer in layers:
+        layer.self_attn.rotary_emb = theirs.model.rotary_emb
+    with torch.no_grad():
+        theirs.model(ids, past_key_values=transformers.DynamicCache())
+        for h in hooks:
+            h.remove()
+        if not only or "kvzip" in only:
+            budget = int(0.37 * n)
+            wanted.append(Method("kvzip", f"kvzip:budget={budget}", None,
+                                 "no instruction, no sinks by force, budgets within a layer"))
+            kept[wanted[-1]] = kvzip(folder, theirs, ids, budget)
+    for method in wanted:
+        with kvcull.Session(ours, method.spec, cache_type="f32") as session:
+            session.prompt(ids[0].numpy())
+            for l, (lists, scores) in enumerate(kept[method]):
+                method.add(scores[0], [session.positions(l, h).tolist() for h in range(len(lists))], lists)
+    return wanted
+
+
+def random_folder(parent, heads, kv_heads, d, seed):
+    """Writes a model with random weights and a tokenizer of 256 bytes. Returns its folder."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(letters)}, merges=[]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    folder = os.path.join(parent, f"{heads}-{kv_heads}-{d}")
+    torch.manual_seed(seed)
+    config = transformers.LlamaConfig(
+        vocab_size=len(letters), hidden_size=heads * d, num_attention_heads=heads, num_key_value_heads=kv_heads,
+        head_dim=d, intermediate_size=64, num_hidden_layers=3, max_position_embeddings=8192, initializer_range=0.03,
+        bos_token_id=0, eos_token_id=1)
+    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=letters[1]).save_pretrained(folder)
+    return folder
+
+
+def both(folder):
+    """Opens a folder with transformers and with kvcull."""
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
+    return theirs.eval(), kvcull.Model(folder, math="float")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kvpress", required=True, help="the folder into which pip installed kvpress")
+    parser.add_argument("--model", help="a Hugging Face folder; default: models with random weights")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--prompts", type=int, default=5)
+    parser.add_argument("--tokens", type=int, default=701)
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    done = []
+    with tempfile.TemporaryDirectory() as parent:
+        folders = [options.model] if options.model else [
+            random_folder(parent, *shape, i) for i, shape in enumerate(((7, 1, 80), (14, 2, 80), (4, 4, 32)))]
+        for folder in folders:
+            models = both(folder)
+            text = models[1].tokenize(open(TEXT, encoding="utf-8").read(), bos=False)
+            for i in range(options.prompts):
+                tokens = torch.from_numpy(text[i * options.tokens:][:options.tokens].copy()).long()
+                done += run(options.kvpress, models, tokens[None], set(filter(None, options.only.split(","))))
+    print(f"{'method':<20}{'lists':>7}{'entries':>9}{'differ':>8}{'rounding':>9}{'worst':>9}  what was compared")
+    for name in dict.fromkeys(m.name for m in done):
+        same = [m for m in done if m.name == name]
+        total = lambda field: sum(getattr(m, field) for m in same)
+        notes = "; ".join(dict.fromkeys(m.note for m in same if m.note))
+        print(f"{name:<20}{total('lists'):>7}{total('entries'):>9}{total('differ'):>8}{total('rounding'):>9}"
+              f"{max(m.worst for m in same):>9.1e}  {notes}", flush=True)
+    sys.exit(1 if any(m.differ for m in done) else 0)
+
+
+if __name__ == "__main__":
+    main()
