@@ -37,7 +37,9 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .traffic = "B + generated entries per generated token, on average over a layer's heads",
     .differences = "Scores are summed over the group; the authors' code also normalizes them by the share that a head "
                    "would keep. Blocks of 32 entries are freed head by head; that code stores all heads in one flat "
-                   "array. Of equal scores the lower position is kept; that code leaves this to chance.",
+                   "array. Of equal scores the lower position is kept; that code leaves this to chance. A head's "
+                   "budget is a mixture, as in that code; kvpress protects the best entries of each head "
+                   "(alpha_safeguard) and lets the scores choose the others.",
     .second_turn = "As snapkv. The budget is divided again by this turn's scores, so a head may hold more or fewer "
                    "entries than before. N is the number of entries of the longest head.",
     .stages = KVC_STAGE_PROMPT,

@@ -158,10 +158,13 @@ const struct kvc_policy_class kvc_policy_compactor = {
     .differences =
         "The leverage is that of the keys themselves; the paper and the authors' code first project the keys to 48 "
         "random channels. The matrix of the leverage covers all keys, as in kvpress; the authors' engine makes one "
-        "matrix for every 512 keys. The softmax of the last chunk covers its own entries, however few. kvpress fills "
+        "matrix for every 512 keys. The softmax of the last chunk covers its own entries, however few. So it does in "
+        "the authors' engine, which then adds 1 / chunk to all of them for each query that its last tile of 64 queries "
+        "lacks. kvpress fills "
         "that chunk up to its whole length: it gives the added keys a logit of -1e-9 (not -1e9), so these take part of "
         "every query's attention, and it adds as many queries, which attend to all keys equally. So its scores in the "
-        "last chunk are not those of the formula, and one entry in eight differs. This method does not adapt the "
+        "last chunk are not those of the formula, and one entry in eight differs; without the filling no entry "
+        "differs. This method does not adapt the "
         "compression to the context, as the paper's calibration does.",
     .second_turn = "Leverage is computed over old and new entries. An entry's attention comes from the queries of its "
                    "own turn. Entries of generated tokens have no such attention, and count as the mean.",

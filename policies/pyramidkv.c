@@ -62,7 +62,9 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
     .traffic = "B + generated entries per generated token and layer, on average over the layers",
     .differences =
         "L and l count the layers that the method acts on. Fractions are exact until the single rounding; the authors' "
-        "code divides whole numbers at each step. Each KV head has one selection, from its group's sum.",
+        "code divides whole numbers at each step. Each KV head has one selection, from its group's sum. The window is "
+        "kept in addition to a layer's share, as in the authors' code; kvpress counts it in the share, and gives all "
+        "layers the same budget where the last one would get fewer entries than the window.",
     .second_turn = "As snapkv. N is the number of entries that the layer holds, which differs from layer to layer, so "
                    "an upper layer may hold more than after the first turn.",
     .stages = KVC_STAGE_PROMPT,
