@@ -4,6 +4,7 @@
     tools/seeds.py run --model smollm2=models-local/smollm2.gguf --model gemma3=models-local/gemma3.gguf
     tools/seeds.py slim > docs/measured/seeds.jsonl
     tools/seeds.py page > docs/measured/seeds.md
+    tools/seeds.py cost > docs/measured/seeds-cost.md
     tools/seeds.py list
 
 `run` runs the SETS below: always those of the bundled model, and those of other models if --model names their files.
@@ -11,6 +12,8 @@ The results of every sample are kept in --work (build/seeds), so an interrupted 
 it stopped. All sets advance together, sample by sample, each with all its policies. So at any moment every set has
 some complete samples. --minutes limits the time. --samples N replaces every set's number of samples. --shard I/N
 takes every N-th sample: two shards on two cores need half the time.
+
+`cost` measures the claims about time and memory (seeds_cost.py); run it on an idle machine with 16 GiB.
 
 `slim` extracts the page's data from the complete samples; `page` makes the page from them (seeds_page.py). Texts
 come from --text FILE, or are free texts that Debian installs: the Python policy (package python3) and licenses
@@ -374,6 +377,12 @@ def page(options):
     sys.stdout.write(seeds_page.write(options.data))
 
 
+def cost(options):
+    import seeds_cost  # pylint: disable=import-outside-toplevel
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    sys.stdout.write(seeds_cost.page(os.path.join(options.build, "kvcull"), options.work, options.machine, date))
+
+
 def show(_):
     for chosen in SETS:
         print(f"{chosen.name:28}{chosen.samples:4} samples of {chosen.length} tokens, {len(chosen.wanted())} policies")
@@ -400,6 +409,11 @@ def main():
     one = commands.add_parser("page", help="write docs/measured/seeds.md to standard output")
     one.add_argument("--data", default=os.path.join(TOP, "docs", "measured", "seeds.jsonl"))
     one.set_defaults(function=page)
+    one = commands.add_parser("cost", help="measure time and memory, and write docs/measured/seeds-cost.md")
+    one.add_argument("--build", default=os.path.join(TOP, "build"), help="the folder of the program")
+    one.add_argument("--work", default=os.path.join(WORK, "cost"), help="the folder of results")
+    one.add_argument("--machine", default="", help="a description of the machine, for the page")
+    one.set_defaults(function=cost)
     one = commands.add_parser("list", help="list the sets")
     one.set_defaults(function=show)
     options = parser.parse_args()
