@@ -3,6 +3,7 @@
 # Files that every backend may include.
 libkvc_la_SOURCES += \
 	core/base/assert.c \
+	core/base/budget_split.c \
 	core/base/decimal.c \
 	core/base/error.c \
 	core/base/float.c \

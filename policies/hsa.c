@@ -38,10 +38,10 @@ static struct kvc_select sizes_for(const struct kvc_values *values, const struct
     struct kvc_select select = {.kind = KVC_SELECT_PAGE_CHANNELS, .share = kvc_value_real(values, "p")};
     struct kvc_hsa_sizes sizes;
     if (kvc_value_given(values, "budget")) {
-        const uint64_t t = kvc_budget(values, info->held, 0);
-        sizes = kvc_hsa_sizes(info->held > t ? (double)info->held / (double)t : 1.0, info->head_size);
-        select.top = kvc_half(t);
-        select.budget = t;
+        const struct kvc_reads reads = kvc_reads(values, info->held);
+        sizes = kvc_hsa_sizes(reads.c2, info->head_size);
+        select.top = kvc_half(reads.budget);
+        select.budget = reads.budget;
     } else if (kvc_value_given(values, "ratio")) {
         const double c2 = kvc_value_real(values, "ratio");
         sizes = kvc_hsa_sizes(c2, info->head_size);

@@ -34,10 +34,11 @@ static enum kvc_status quest_check(const struct kvc_values *values, struct kvc_e
 }
 
 static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
-    const uint64_t held = info->held, budget = kvc_budget(values, held, 0);
+    const struct kvc_reads reads = kvc_reads(values, info->held);
+    const uint64_t budget = reads.budget;
     uint64_t page = (uint64_t)page_of(values);
     if (page == 0)
-        page = (2 * held + budget) / (2 * budget);
+        page = (2 * reads.seen + budget) / (2 * budget);
     page = kvc_min_u64(kvc_max_u64(page, 1), PAGE_MOST);
     return (struct kvc_select){.kind = KVC_SELECT_PAGE_BOUND,
                                .page = (uint32_t)page,

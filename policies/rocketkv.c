@@ -3,6 +3,7 @@
 #include "policies/policies.h"
 
 #include "core/base/assert.h"
+#include "core/base/budget_split.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -29,14 +30,18 @@ static double split_of(const struct kvc_values *values) {
 
 static enum kvc_status rocketkv_check(const struct kvc_values *values, struct kvc_error *error) {
     const enum kvc_status status = kvc_check_kernel(values, error);
+    uint64_t total;
+    if (status == KVC_OK && kvc_value_split(values, "budget", 1, &total))
+        return kvc_fail(error, KVC_USAGE, "policy: budget=%.60s: must be a number or a share; the method splits it",
+                        kvc_value_text(values, "budget"));
     if (status != KVC_OK || split_of(values) > -2)
         return status;
     return kvc_fail(error, KVC_USAGE, "policy: split=%.60s: must be auto, or a number from 0 to 1",
                     kvc_value_text(values, "split"));
 }
 
-static struct kvc_rocket_sizes sizes_of(const struct kvc_values *values, uint64_t held, uint32_t window) {
-    return kvc_rocket_sizes(held, kvc_budget(values, held, 0), window, split_of(values));
+static struct kvc_budget_split sizes_of(const struct kvc_values *values, uint64_t held, uint32_t window) {
+    return kvc_budget_split(held, kvc_budget(values, held, 0), window + 1ull, split_of(values));
 }
 
 static uint64_t rocketkv_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
@@ -75,7 +80,7 @@ static enum kvc_status prompt_view(struct kvc_stage *stage, const struct kvc_val
 }
 
 static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
-    const struct kvc_rocket_sizes sizes = sizes_of(values, info->held, kvc_window_queries(values));
+    const struct kvc_budget_split sizes = sizes_of(values, info->held, kvc_window_queries(values));
     const struct kvc_hsa_sizes hsa = kvc_hsa_sizes(sizes.c2, info->head_size);
     KVC_ASSERT(hsa.dims >= 1 && hsa.dims <= info->head_size && hsa.page >= 1);
     const uint64_t t = kvc_budget(values, info->held, 0);
@@ -100,7 +105,10 @@ const struct kvc_policy_class kvc_policy_rocketkv = {
     .memory = "S / c^r entries after the prompt, one more per generated token, and a pair of d values per page of them",
     .traffic = "about t entries per generated token: half of it values of pages, half entries",
     .differences = "c2 comes from the exact ratio; the authors' code uses the rounded-down size of stage 1 and sets "
-                   "aside space for the answer.",
+                   "aside space for the answer. Other methods can take the place of snapkv and hsa (sections 3.2 and "
+                   "3.4 of the paper): join them with a split budget (rule 7 of docs/reference/methods.md), as in "
+                   "adakv:budget=split:512,kernel=63+quest:budget=split:512,page=auto. With snapkv and hsa the result "
+                   "is this method, except after a turn of fewer than w tokens.",
     .second_turn = "S is the number of entries held, including the new prompt. c, r and the sizes of both stages are "
                    "computed again, and the first stage thins old and new entries together.",
     .channels = true,

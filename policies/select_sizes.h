@@ -1,9 +1,11 @@
-/* select_sizes.h - the sizes that hsa and rocketkv derive from a compression ratio (docs/reference/methods/hsa.md,
- * docs/reference/methods/rocketkv.md). */
+/* select_sizes.h - the sizes that select methods derive from a budget or a compression ratio
+ * (docs/reference/methods/hsa.md). */
 #ifndef KVC_POLICIES_SELECT_SIZES_H
 #define KVC_POLICIES_SELECT_SIZES_H
 
 #include <stdint.h>
+
+#include "kvcull/policy.h"
 
 /* The two dimensions of hsa: entries per page, and channels read per page. Requires c2 >= 1. */
 struct kvc_hsa_sizes {
@@ -11,13 +13,14 @@ struct kvc_hsa_sizes {
 };
 struct kvc_hsa_sizes kvc_hsa_sizes(double c2, uint32_t head_size);
 
-/* The split of rocketkv for a prompt of S tokens and a budget of t: c = max(1, S/t), r, c2 = c^(1-r), and the entries
- * that stage 1 keeps. If `split` is negative, r follows the paper's formula; otherwise r equals `split`. */
-struct kvc_rocket_sizes {
-    double c, r, c2;
-    uint64_t kept;
+/* What a select method reads under its option `budget`, when the longest head holds `held` entries at the prompt's end.
+ * With a split budget, a prompt method leaves only `seen` of them; otherwise `seen` equals `held`. The compression c2
+ * is that of the entries seen. */
+struct kvc_reads {
+    uint64_t budget, seen;
+    double c2;
 };
-struct kvc_rocket_sizes kvc_rocket_sizes(uint64_t S, uint64_t t, uint32_t window, double split);
+struct kvc_reads kvc_reads(const struct kvc_values *values, uint64_t held);
 
 /* Returns n / 2, rounded up. */
 static inline uint64_t kvc_half(uint64_t n) { return n / 2 + n % 2; }

@@ -44,7 +44,7 @@ static enum kvc_status sparq_check(const struct kvc_values *values, struct kvc_e
 
 static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
     const uint64_t n = info->entries, topk = (uint64_t)kvc_value_int(values, "topk");
-    const uint64_t budget = kvc_value_given(values, "budget") ? kvc_budget(values, info->held, 0) : topk;
+    const uint64_t budget = kvc_value_given(values, "budget") ? kvc_reads(values, info->held).budget : topk;
     uint64_t dims = (uint64_t)kvc_value_int(values, "dims");
     if (dims == 0) {
         dims = n ? (2 * info->head_size * budget + n) / (2 * n) : 1;

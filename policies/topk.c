@@ -6,7 +6,7 @@
 static const struct kvc_option options[] = {KVC_BUDGET_OPTION("entries read per KV head and step"), KVC_OPTIONS_END};
 
 static struct kvc_select sizes_for(const struct kvc_values *values, const struct kvc_stage_info *info) {
-    const uint64_t budget = kvc_budget(values, info->held, 0);
+    const uint64_t budget = kvc_reads(values, info->held).budget;
     const struct kvc_select select = {.kind = KVC_SELECT_EXACT, .budget = budget, .top = budget};
     return select;
 }

@@ -180,6 +180,7 @@ static int specs_fill(const struct cli_command *command, const struct verify_arg
                                          "rocketkv:budget=%llu+fastkv:budget=%llu,tsp=48",
                                          "adakv:budget=%llu+quest:budget=%llu",
                                          "lacache:budget=%llu,span=2,sinks=4,positions=cache+hsa:budget=%llu",
+                                         "adakv:budget=split:%llu+quest:budget=split:%llu,page=auto",
                                          "rocketkv-mt:budget=%llu+keyformer:budget=%llu",
                                          "dapq:budget=%llu,kernel=5+hsa:budget=%llu+tova:budget=%llu"};
     bool all = a->specs.count == 0;

@@ -9,6 +9,7 @@
 struct kvc_value {
     bool given;
     bool share; /* a budget written as a percentage: `real` is 0..100 */
+    bool split; /* a budget written after "split:", as a number or a percentage */
     int64_t integer;
     double real;
     char *text; /* the text as written, without quotes */

@@ -84,6 +84,30 @@ static enum kvc_status check_cache_positions(const struct kvc_policy *policy, co
     return KVC_OK;
 }
 
+/* Checks that a split budget is that of a method which evicts from the prompt, and of one which selects. */
+static enum kvc_status check_split(const struct kvc_policy *policy, struct kvc_error *error) {
+    const char *budget = NULL;
+    unsigned stages = 0;
+    uint64_t total;
+    for (size_t i = 0; i < policy->count; i++) {
+        const struct kvc_values *values = &policy->method[i].values;
+        if (!kvc_value_split(values, "budget", 1, &total))
+            continue;
+        if (budget && strcmp(budget, kvc_value_text(values, "budget")) != 0)
+            return kvc_fail(error, KVC_USAGE,
+                            "policy: budget=%.60s and budget=%.60s: a split budget is the same for both", budget,
+                            kvc_value_text(values, "budget"));
+        budget = kvc_value_text(values, "budget");
+        stages |= policy->method[i].stages;
+    }
+    if (!budget || ((stages & (KVC_STAGE_PROMPT | KVC_STAGE_CHUNK)) && (stages & KVC_STAGE_SELECT)))
+        return KVC_OK;
+    return kvc_fail(error, KVC_USAGE,
+                    "policy: budget=%.60s: must be that of a prompt method and of a select method, as in "
+                    "adakv:budget=split:512+quest:budget=split:512",
+                    budget);
+}
+
 enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *error) {
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++)
@@ -102,6 +126,8 @@ enum kvc_status kvc_policy_share(struct kvc_policy *policy, struct kvc_error *er
             chunk->policy->name, propagate->policy->name);
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++)
         status = check_cache_positions(policy, &policy->method[i], error);
+    if (status == KVC_OK)
+        status = check_split(policy, error);
     if (status != KVC_OK)
         return status;
     for (size_t i = 0; i < policy->count; i++) {

@@ -44,6 +44,7 @@ static void set_point(char *number) {
 
 static void add_value(struct text *text, const struct kvc_option *option, const struct kvc_value *value) {
     char number[40];
+    policy_text_add(text, value->split ? "split:" : "");
     if (option->kind == KVC_OPTION_INT || (option->kind == KVC_OPTION_BUDGET && !value->share)) {
         snprintf(number, sizeof number, "%lld", (long long)value->integer);
     } else if (option->kind == KVC_OPTION_REAL || option->kind == KVC_OPTION_BUDGET) {

@@ -4,6 +4,7 @@
 
 #include "core/base/assert.h"
 #include "core/base/integers.h"
+#include "core/base/budget_split.h"
 
 #include <errno.h>
 #include <math.h>
@@ -63,7 +64,7 @@ const char *kvc_value_text(const struct kvc_values *values, const char *name) {
 
 bool kvc_value_is_share(const struct kvc_values *values, const char *name) {
     const struct kvc_value *value = find_value(values, name);
-    return value && value->share;
+    return value && (value->share || value->split);
 }
 
 bool kvc_value_given(const struct kvc_values *values, const char *name) {
@@ -71,16 +72,31 @@ bool kvc_value_given(const struct kvc_values *values, const char *name) {
     return value && value->given;
 }
 
-uint64_t kvc_value_budget(const struct kvc_values *values, const char *name, uint64_t prompt, uint64_t least) {
-    const struct kvc_value *value = find_value(values, name);
-    if (!value)
-        return least;
+/* Returns the number of tokens, or of tokens of the prompt that the percentage means, at least 1. */
+static uint64_t tokens_of(const struct kvc_value *value, uint64_t prompt) {
     if (!value->share)
         return (uint64_t)value->integer;
     const double share = floor((double)prompt * value->real / 100.0 + 0.5);
     KVC_ASSERT(value->real > 0 && value->real <= 100);
-    const uint64_t tokens = share < (double)prompt ? (uint64_t)share : prompt;
-    return kvc_max_u64(tokens, least);
+    return kvc_max_u64(share < (double)prompt ? (uint64_t)share : prompt, 1);
+}
+
+bool kvc_value_split(const struct kvc_values *values, const char *name, uint64_t prompt, uint64_t *total) {
+    const struct kvc_value *value = find_value(values, name);
+    if (!value || !value->split)
+        return false;
+    *total = tokens_of(value, prompt);
+    return true;
+}
+
+uint64_t kvc_value_budget(const struct kvc_values *values, const char *name, uint64_t prompt, uint64_t least) {
+    const struct kvc_value *value = find_value(values, name);
+    if (!value)
+        return least;
+    if (!value->share && !value->split)
+        return (uint64_t)value->integer;
+    const uint64_t tokens = tokens_of(value, prompt);
+    return kvc_max_u64(value->split ? kvc_budget_split(prompt, tokens, 1, -1).kept : tokens, least);
 }
 
 static bool is_choice(const char *choices, const char *text) {
@@ -96,8 +112,9 @@ static bool is_choice(const char *choices, const char *text) {
 }
 
 static enum kvc_status wrong_value(const struct kvc_policy_class *policy, const struct kvc_option *option,
-                                   const char *text, const char *right, struct kvc_error *error) {
-    return kvc_fail(error, KVC_USAGE, "policy %s: %s=%.60s: must be %s", policy->name, option->name, text, right);
+                                   const struct kvc_value *value, const char *right, struct kvc_error *error) {
+    return kvc_fail(error, KVC_USAGE, "policy %s: %s=%.60s: must be %s", policy->name, option->name, value->text,
+                    right);
 }
 
 enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const struct kvc_option *option,
@@ -105,6 +122,7 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     const char *text = value->text;
     size_t length = strlen(text);
     char right[160 + KVC_NEAREST_HINT], hint[KVC_NEAREST_HINT];
+    static const char split[] = "split:";
     struct kvc_nearest nearest;
     double number;
     if (length == 0 && !value->given) /* an empty default */
@@ -116,19 +134,24 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
         nearest = kvc_nearest(text, length);
         kvc_nearest_try_choices(&nearest, option->choices);
         snprintf(right, sizeof right, "one of %s%s", option->choices, kvc_nearest_hint(&nearest, hint));
-        return wrong_value(policy, option, text, right, error);
+        return wrong_value(policy, option, value, right, error);
     case KVC_OPTION_TEXT:
         if (length > 0)
             return KVC_OK;
-        return wrong_value(policy, option, text, "a text that is not empty", error);
+        return wrong_value(policy, option, value, "a text that is not empty", error);
     case KVC_OPTION_BUDGET:
+        value->split = length > sizeof split - 1 && memcmp(text, split, sizeof split - 1) == 0;
+        if (value->split) {
+            text += sizeof split - 1;
+            length -= sizeof split - 1;
+        }
         if (length > 0 && text[length - 1] == '%') {
             value->share = true;
             if (kvc_decimal(text, length - 1, &number) && number > 0 && number <= 100) {
                 value->real = number;
                 return KVC_OK;
             }
-            return wrong_value(policy, option, text, "above 0% and at most 100% of the prompt", error);
+            return wrong_value(policy, option, value, "above 0% and at most 100% of the prompt", error);
         }
         break;
     case KVC_OPTION_INT:
@@ -139,13 +162,14 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     const bool whole = option->kind != KVC_OPTION_REAL;
     if (kvc_decimal(text, length, &number) && number >= option->minimum && number <= option->maximum &&
         (!whole || floor(number) == number)) {
-        value->real = number;
+        value->real = value->split ? 0 : number;
         value->integer = whole ? (int64_t)number : 0;
         return KVC_OK;
     }
     snprintf(right, sizeof right, "a%s number from %.16g to %.16g%s", whole ? " whole" : "", option->minimum,
-             option->maximum, option->kind == KVC_OPTION_BUDGET ? ", or a share of the prompt as 10%" : "");
-    return wrong_value(policy, option, text, right, error);
+             option->maximum,
+             option->kind == KVC_OPTION_BUDGET ? ", or a share of the prompt as 10%, or split:512" : "");
+    return wrong_value(policy, option, value, right, error);
 }
 
 /* ---- layers=a-b/c ---- */

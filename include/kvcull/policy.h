@@ -26,7 +26,8 @@ extern "C" {
 enum kvc_option_kind {
     KVC_OPTION_INT,    /**< a whole number, minimum to maximum */
     KVC_OPTION_REAL,   /**< a number, minimum to maximum */
-    KVC_OPTION_BUDGET, /**< a number of tokens, or a percentage of the prompt such as "10%" */
+    KVC_OPTION_BUDGET, /**< tokens: a number, a percentage of the prompt ("10%"), or either of them split ("split:512")
+                        */
     KVC_OPTION_CHOICE, /**< one of `choices` */
     KVC_OPTION_TEXT    /**< a text; in a policy string, a text with ',' or '+' needs double quotes */
 };
@@ -54,8 +55,12 @@ const char *kvc_value_text(const struct kvc_values *values, const char *name);
 /** Returns a KVC_OPTION_BUDGET in tokens. A percentage of `prompt` tokens is rounded to the nearest token (halves up)
  * and is at least `least`; a number of tokens is returned unchanged. */
 uint64_t kvc_value_budget(const struct kvc_values *values, const char *name, uint64_t prompt, uint64_t least);
-/** Returns true if a KVC_OPTION_BUDGET is a percentage. */
+/** Returns true if a KVC_OPTION_BUDGET depends on the prompt's length: it is a percentage, or split. */
 bool kvc_value_is_share(const struct kvc_values *values, const char *name);
+/** Returns true if a KVC_OPTION_BUDGET is split between a prompt method and a select method, such as "split:512" or
+ * "split:10%" (RocketKV, arXiv:2502.14051). `*total` receives the tokens after the colon, and kvc_value_budget returns
+ * the entries that the prompt method keeps. */
+bool kvc_value_split(const struct kvc_values *values, const char *name, uint64_t prompt, uint64_t *total);
 /** Returns true if the policy string contains the option. */
 bool kvc_value_given(const struct kvc_values *values, const char *name);
 /** Parses text [length] as a plain decimal number: digits, optionally a point and an exponent, independent of the

@@ -35,6 +35,7 @@ static double rocket_split(const struct select_plan *plan, double c) {
 static struct sizes sizes_of(const struct moment *m, const struct select_plan *plan) {
     const uint32_t held = m->heads[0].held, after = m->heads[0].after, d = m->t->d, t = budget_of(plan, held);
     const double c = t > 0 && held > t ? (double)held / t : 1;
+    const double c2 = pow(c, 1 - rocket_split(plan, c)), seen = floor(held / pow(c, rocket_split(plan, c)) + 1e-9);
     struct sizes sizes = {plan->page, plan->dims, plan->topk, t};
     uint32_t most = 0;
     for (uint32_t h = 0; h < m->t->lists; h++)
@@ -45,7 +46,7 @@ static struct sizes sizes_of(const struct moment *m, const struct select_plan *p
         break;
     case QUEST:
         if (sizes.page == 0)
-            sizes.page = (uint32_t)floor((double)held / t + 0.5);
+            sizes.page = (uint32_t)floor((plan->is_split ? seen : held) / t + 0.5);
         sizes.page = sizes.page < 1 ? 1 : sizes.page;
         sizes.top = t / (2 * sizes.page) < 1 ? 1 : t / (2 * sizes.page);
         break;
@@ -64,7 +65,7 @@ static struct sizes sizes_of(const struct moment *m, const struct select_plan *p
             sizes.top = (uint32_t)floor(after / (2 * plan->ratio) + 0.5);
             sizes.top = sizes.top < 1 ? 1 : sizes.top;
         } else if (plan->page == 0) {
-            page_and_dims(c, d, &sizes);
+            page_and_dims(plan->is_split ? c2 : c, d, &sizes);
             sizes.top = (uint32_t)floor(t / 2.0 + 0.5);
         }
         if (t == 0)
@@ -72,7 +73,7 @@ static struct sizes sizes_of(const struct moment *m, const struct select_plan *p
         break;
     case ROCKET:
     case ROCKET_MT:
-        page_and_dims(pow(c, 1 - rocket_split(plan, c)), d, &sizes);
+        page_and_dims(c2, d, &sizes);
         sizes.top = (uint32_t)floor(t / 2.0 + 0.5);
     }
     return sizes;

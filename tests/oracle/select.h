@@ -14,6 +14,7 @@ struct select_plan { /* one method with the values of its options; 0: not specif
     bool no_mean;
     double p;                /* quest, hsa */
     uint32_t window, kernel; /* rocketkv */
+    bool is_split;           /* the budget is split: a prompt method has left only a part of the held entries */
     bool average;
     moment_fn *prompt, *step; /* functions of the method that this method is joined with */
     const void *prompt_plan, *step_plan;

@@ -1,7 +1,9 @@
 /* test_methods_select.c - quest, sparq, hsa, topk, rocketkv and rocketkv-mt read and keep exactly the entries that
  * their oracles read and keep (written from the pages of docs/reference/methods), and attention is bit-identical. */
+#include "core/base/budget_split.h"
 #include "policies/select_sizes.h"
 #include "tests/check.h"
+#include "tests/oracle/entries.h"
 #include "tests/oracle/scores.h"
 #include "tests/oracle/select.h"
 #include "tests/oracle/side_by_side.h"
@@ -85,6 +87,43 @@ static void test_rocketkv(void **state) {
             &(struct select_plan){ROCKET, .share = 20, .split = 0, .window = 4, .kernel = 63});
     run_all("rocketkv-mt:budget=16,window=8",
             &(struct select_plan){ROCKET_MT, .budget = 16, .split = -1, .window = 8, .kernel = 63});
+}
+
+/* A prompt method with a split budget, and the place of the budget in its own plan. */
+struct split_plan {
+    uint32_t total, window;
+    moment_fn *prompt;
+    void *plan;
+    uint32_t *budget;
+};
+
+static void split_prompt(const struct moment *m, const void *given) {
+    const struct split_plan *split = given;
+    *split->budget =
+        rocket_keeps(m, &(struct select_plan){.budget = split->total, .split = -1, .window = split->window});
+    split->prompt(m, split->plan);
+}
+
+/* Split budgets: with snapkv and hsa they are rocketkv; other methods take their places. */
+static void test_split(void **state) {
+    (void)state;
+    run_all("snapkv:budget=split:16,window=8,kernel=63+hsa:budget=split:16",
+            &(struct select_plan){ROCKET, .budget = 16, .split = -1, .window = 8, .kernel = 63});
+    run_all("snapkv:budget=split:20%,window=4+hsa:budget=split:20%",
+            &(struct select_plan){ROCKET, .share = 20, .split = -1, .window = 4, .kernel = 7});
+    struct scores_plan ada = {.window = 8, .kernel = 7, .floor = 0.2};
+    struct entries_plan norms = {.recent = 3};
+    const struct split_plan splits[] = {{12, 8, oracle_adakv, &ada, &ada.budget},
+                                        {12, 3, oracle_knorm, &norms, &norms.budget}};
+    run_all("adakv:budget=split:12,window=8+quest:budget=split:12,page=auto",
+            &(struct select_plan){QUEST, .budget = 12, .split = -1, .is_split = true, .prompt = split_prompt,
+                                  .prompt_plan = &splits[0]});
+    run_all("knorm:budget=split:12,recent=3,stages=prompt+sparq:budget=split:12",
+            &(struct select_plan){SPARQ, .budget = 12, .split = -1, .is_split = true, .prompt = split_prompt,
+                                  .prompt_plan = &splits[1]});
+    run_all("adakv:budget=split:12,window=8+topk:budget=split:12",
+            &(struct select_plan){TOPK, .budget = 12, .split = -1, .is_split = true, .prompt = split_prompt,
+                                  .prompt_plan = &splits[0]});
 }
 
 /* Page summaries stay correct while entries are appended, evicted and appended again. */
@@ -185,20 +224,20 @@ static void test_sizes(void **state) {
         kept = kept > S ? S : kept;
         dims = (uint32_t)floorl(128 * in_page / c2 + 0.5L);
         dims = dims < 1 ? 1 : dims > 128 ? 128 : dims;
-        const struct kvc_rocket_sizes sizes = kvc_rocket_sizes(S, t, 32, -1);
+        const struct kvc_budget_split sizes = kvc_budget_split(S, t, 33, -1);
         const struct kvc_hsa_sizes hsa = kvc_hsa_sizes(sizes.c2, 128);
         assert_int_equal(sizes.kept, kept);
         assert_int_equal(hsa.page, in_page);
         assert_int_equal(hsa.dims, dims);
     }
-    const struct kvc_rocket_sizes paper = kvc_rocket_sizes(64 * 512, 512, 32, -1);
+    const struct kvc_budget_split paper = kvc_budget_split(64 * 512, 512, 33, -1);
     assert_true(fabs(paper.r - 0.56) < 1e-12);
     assert_true(fabs(pow(paper.c, paper.r) - 10.3) < 0.05 && fabs(paper.c2 - 6.2) < 0.05);
     const struct kvc_hsa_sizes hsa = kvc_hsa_sizes(paper.c2, 1000);
     assert_int_equal(hsa.page, 3);
     assert_true(fabs(1000.0 / hsa.dims - 2.1) < 0.05);
-    assert_int_equal(kvc_rocket_sizes(3000, 7, 1, 1).kept, 7); /* c^1 = S / t, whatever rounding does */
-    assert_int_equal(kvc_rocket_sizes(3000, 7, 1, 0).kept, 3000);
+    assert_int_equal(kvc_budget_split(3000, 7, 2, 1).kept, 7); /* c^1 = S / t, whatever rounding does */
+    assert_int_equal(kvc_budget_split(3000, 7, 2, 0).kept, 3000);
 }
 
 static void test_refused(void **state) {
@@ -224,14 +263,23 @@ static void test_refused(void **state) {
     side_refused("rocketkv:budget=8,split=1.5", &geometry, "split=1.5", "0 to 1");
     side_refused("rocketkv-mt:budget=8,window=0", &geometry, "window=0", "from 1");
     side_refused("quest:budget=8+topk:budget=8", &geometry, "quest", "topk");
+    side_refused("rocketkv:budget=split:8", &geometry, "budget=split:8", "splits");
+    side_refused("quest:budget=split:0", &geometry, "budget=split:0", "from 1");
+    side_refused("quest:budget=split:0%", &geometry, "budget=split:0%", "above 0%");
+    side_refused("quest:budget=split:", &geometry, "budget=split:", "from 1");
+    side_refused("quest:budget=split:8", &geometry, "budget=split:8", "prompt method");
+    side_refused("knorm:budget=split:8,stages=decode+quest:budget=split:8", &geometry, "prompt method", NULL);
+    side_refused("snapkv:budget=split:40", &geometry, "budget=split:40", "select method");
+    side_refused("snapkv:budget=split:40+quest:budget=split:8", &geometry, "split:40", "split:8");
     side_accepted("rocketkv:budget=8", &geometry);
+    side_accepted("snapkv:budget=split:8+quest:budget=split:8", &geometry);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_topk),     cmocka_unit_test(test_quest),
-                                       cmocka_unit_test(test_sparq),    cmocka_unit_test(test_hsa),
-                                       cmocka_unit_test(test_rocketkv), cmocka_unit_test(test_pairs),
-                                       cmocka_unit_test(test_long),     cmocka_unit_test(test_turns),
-                                       cmocka_unit_test(test_sizes),    cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_topk),  cmocka_unit_test(test_quest),    cmocka_unit_test(test_sparq),
+        cmocka_unit_test(test_hsa),   cmocka_unit_test(test_rocketkv), cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_split), cmocka_unit_test(test_long),     cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_sizes), cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }
