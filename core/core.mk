@@ -90,6 +90,7 @@ libkvc_la_SOURCES += \
 	core/stage/stage.c \
 	core/stage/stage_columns.c \
 	core/stage/stage_entries.c \
+	core/stage/stage_probe.c \
 	core/stage/stage_queries.c \
 	core/stage/stage_ranks.c \
 	core/stage/stage_series.c \

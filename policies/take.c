@@ -25,10 +25,27 @@ static const struct kvc_option options[] = {
     {"probe_from", KVC_OPTION_CHOICE, "prompt", 0, 0, "prompt|chunk",
      "prompt: the probe is the prompt's last tokens, run with every chunk; chunk: the probe is the last tokens of each "
      "chunk, without accumulation"},
+    {"average", KVC_OPTION_CHOICE, "rotated", 0, 0, "rotated|unrotated",
+     "queries are averaged after their rotation, or before it and then rotated to the probe's positions in the chunk"},
+    {"first", KVC_OPTION_CHOICE, "whole", 0, 0, "whole|share",
+     "the first chunk's queries are the average so far, or enter it with the factor 1 - alpha"},
+    {"question", KVC_OPTION_CHOICE, "score", 0, 0, "score|keep",
+     "the probe's own entries are kept by their scores, or always (the budget must then be above probe)"},
     KVC_PER_HEAD_OPTION("one selection per KV head, or per query head"),
     KVC_OPTIONS_END};
 
-static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
+static bool is_choice(const struct kvc_values *values, const char *option, const char *choice) {
+    return !strcmp(kvc_value_text(values, option), choice);
+}
+
+/* Returns the number of entries at the prompt's end that are always kept. */
+static uint64_t question_of(const struct kvc_values *values) {
+    return is_choice(values, "question", "keep") ? (uint64_t)kvc_value_int(values, "probe") : 0;
+}
+
+static uint64_t budget_of(const struct kvc_values *values, uint64_t held) {
+    return kvc_budget(values, held, question_of(values));
+}
 
 static uint64_t warmup_budget(const struct kvc_values *values, uint64_t held) {
     const uint64_t budget = budget_of(values, held);
@@ -52,7 +69,8 @@ static enum kvc_status take_check(const struct kvc_values *values, struct kvc_er
     if (kvc_value_given(values, "warmup_budget") && !share && !warmup_share && warmup < budget)
         return kvc_fail(error, KVC_USAGE, "policy take: warmup_budget=%lld: must be at least budget=%lld, at most %.0f",
                         (long long)warmup, (long long)budget, KVC_BUDGET_MOST);
-    return kvc_check_kernel(values, error);
+    const enum kvc_status status = kvc_check_kernel(values, error);
+    return status == KVC_OK && question_of(values) ? kvc_check_above(values, "probe", error) : status;
 }
 
 static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
@@ -71,15 +89,13 @@ static enum kvc_status check_model(const struct kvc_values *values, const struct
 }
 
 /* Returns true if the last tokens of a chunk are its probe. */
-static bool own_probe(const struct kvc_values *values) {
-    return !strcmp(kvc_value_text(values, "probe_from"), "chunk");
-}
+static bool own_probe(const struct kvc_values *values) { return is_choice(values, "probe_from", "chunk"); }
 
 static void chunking(const struct kvc_values *values, struct kvc_chunking *chunking) {
     chunking->chunk = (uint32_t)kvc_value_int(values, "chunk");
     chunking->probe = (uint32_t)kvc_value_int(values, "probe");
-    chunking->at_end = !strcmp(kvc_value_text(values, "probe_pos"), "end");
-    chunking->together = !strcmp(kvc_value_text(values, "probe_sees"), "probes");
+    chunking->at_end = is_choice(values, "probe_pos", "end");
+    chunking->together = is_choice(values, "probe_sees", "probes");
     chunking->own = own_probe(values);
 }
 
@@ -157,19 +173,27 @@ static enum kvc_status take_chunk(struct kvc_stage *stage, const struct kvc_valu
     KVC_ASSERT(W <= info->layers);
     const uint64_t budget =
         warm && !info->last_chunk ? warmup_budget(values, info->held) : budget_of(values, info->held);
-    const float alpha = own_probe(values) ? 0.0f : (float)kvc_value_real(values, "alpha");
+    const struct kvc_probe_average average = {.alpha =
+                                                  own_probe(values) ? 0.0f : (float)kvc_value_real(values, "alpha"),
+                                              .from_zero = is_choice(values, "first", "share"),
+                                              .before_rotation = is_choice(values, "average", "unrotated")};
     struct kvc_scores *scores;
     if (info->entries <= budget) /* nothing is evicted yet, but the probe's attention accumulates in every chunk */
-        return kvc_stage_probe_mass(stage, alpha, NULL, error);
+        return kvc_stage_probe_mass(stage, &average, NULL, error);
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)
-        status = kvc_stage_probe_mass(stage, alpha, scores, error);
+        status = kvc_stage_probe_mass(stage, &average, scores, error);
     if (status != KVC_OK)
         return status;
     status = kvc_stage_pool(stage, scores, 0, (uint32_t)kvc_value_int(values, "kernel"), kvc_pooling_of(values), error);
     if (status != KVC_OK)
         return status;
-    const struct kvc_keep keep = {.top = budget, .limit = budget, .recent = INT64_MAX, .scores = scores};
+    struct kvc_keep keep = {.top = budget, .limit = budget, .recent = INT64_MAX, .scores = scores};
+    if (info->last_chunk && question_of(values)) {
+        keep.top = 0;
+        keep.fill = budget;
+        keep.recent = (int64_t)info->now - (int64_t)question_of(values);
+    }
     status = kvc_stage_keep(stage, &keep, error);
     return status == KVC_OK && warm ? apply_below(stage, error) : status;
 }
@@ -194,11 +218,13 @@ const struct kvc_policy_class kvc_policy_take = {
         "attend to each other. probe_sees=chunk,pooling=avg,kernel=5 follows its text literally. The defaults keep "
         "more of a fact: with probe_sees=probes, the queries that score a chunk are those of a whole question, and "
         "pooling=max,kernel=7 (snapkv's) keeps a fact if a few entries have high scores (docs/measured/take.md). The "
-        "paper sets warmup_budget by the context's length, and states one value: 10240 for 128,000 tokens at B = 512, "
-        "which is 20 B and 8 % of the prompt (warmup_budget=8%); the default is 4 B, for less memory. The paper uses "
-        "alpha = 0.32 for needles in a haystack and 0.2 for LongBench. The paper's ablations are probe_from=chunk "
-        "(without probe), warmup_layers=0 (without delay) and both options (chunk only). The paper does not say which "
-        "queries score a chunk in the ablation without probe.",
+        "paper sets warmup_budget by the context's length, and states one value: 10240 for 128,000 tokens at B = "
+        "512, which is 20 B and 8 % of the prompt (warmup_budget=8%); the default is 4 B, for less memory. The paper "
+        "uses alpha = 0.32 for needles in a haystack and 0.2 for LongBench. Its equation 9 does not say whether "
+        "queries are rotated before they are averaged (average=), and what the average is before the first chunk "
+        "(first=). question=keep always keeps those of the probe's own entries that are in the last chunk. The "
+        "paper's ablations are probe_from=chunk (without probe), warmup_layers=0 (without delay) and both options "
+        "(chunk only). The paper does not say which queries score a chunk in the ablation without probe.",
     .second_turn = "The turn is read chunk by chunk, and its tokens attend to the entries held. The probe is the "
                    "turn's last tokens, accumulated from the turn's first chunk on. During that first chunk a layer "
                    "also holds the entries generated before, so it holds up to chunk + budget + generated entries.",

@@ -144,11 +144,17 @@ enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores
 /** Sets the score of each entry to the largest attention probability that any of the added rows gave it in any head of
  * the group (KVzip, arXiv:2505.23416). */
 enum kvc_status kvc_stage_pseudo_most(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
-/** Chunk stage: updates the accumulated probe A with the layer's rotated probe queries Q (TAKE): `A = Q` in the first
- * chunk, `A = alpha*A + (1-alpha)*Q` in later ones. Then sets scores per list to `softmax(A K^T / sqrt(d))` over all
- * entries, averaged over the probe's tokens and summed over the group's heads. scores NULL: only updates A. */
-enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, float alpha, struct kvc_scores *scores,
-                                     struct kvc_error *error);
+/** How kvc_stage_probe_mass averages a probe's queries Q over the chunks of a prompt (TAKE). */
+struct kvc_probe_average {
+    float alpha;          /**< `A = alpha*A + (1-alpha)*Q` */
+    bool from_zero;       /**< A is 0 before the first chunk; false: `A = Q` in the first chunk */
+    bool before_rotation; /**< averages queries before RoPE, and rotates A to the probe's positions in this chunk */
+};
+/** Chunk stage: updates the accumulated probe A with the layer's rotated probe queries. Then sets scores per list to
+ * `softmax(A K^T / sqrt(d))` over all entries, averaged over the probe's tokens and summed over the group's heads.
+ * scores NULL: only updates A. */
+enum kvc_status kvc_stage_probe_mass(struct kvc_stage *stage, const struct kvc_probe_average *average,
+                                     struct kvc_scores *scores, struct kvc_error *error);
 /** Sets scores per query head to `mean + gamma * variance` of the probabilities of the last `window` queries, for
  * indices below entries - tail (CAKE, arXiv:2503.12491). Copies the layer's total dispersion and variance
  * (docs/reference/methods/cake.md) to the host. */

@@ -30,7 +30,7 @@ static enum kvc_status layer(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_layer(a->stage, a->info->layer + 1, e);
 }
 static enum kvc_status probe(const struct arguments *a, struct kvc_error *e) {
-    return kvc_stage_probe_mass(a->stage, 0.5f, a->lists, e);
+    return kvc_stage_probe_mass(a->stage, &(struct kvc_probe_average){.alpha = 0.5f}, a->lists, e);
 }
 static enum kvc_status moments(const struct arguments *a, struct kvc_error *e) {
     float dispersion, variance;

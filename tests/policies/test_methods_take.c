@@ -24,6 +24,8 @@ struct take {
     uint32_t steps; /* 0: ROWS_STEPS */
     uint32_t left_out; /* one bit for each layer in which the method does not act */
     bool own;          /* the probe of a chunk is its own last rows */
+    bool scaled_first; /* the first chunk's queries enter the average with the factor 1 - alpha */
+    bool keeps_question;
 };
 
 struct chunks { /* the state compared after every chunk */
@@ -54,11 +56,31 @@ static void take_scores(const struct chunks *c, uint32_t l, uint32_t h, uint32_t
     rows_pool(score, head->count, c->plan->kernel, !c->plan->max);
 }
 
+/* Keeps the entries from position `from` on and the others with the highest scores, `most` in all. */
+static void keep_from(struct head *head, const float *score, uint32_t most, int32_t from) {
+    const uint32_t n = head->count;
+    bool *candidate = calloc(n, 1), *kept = calloc(n, 1);
+    assert_true(candidate && kept);
+    uint32_t others = most;
+    for (uint32_t j = 0; j < n; j++) {
+        candidate[j] = head->entries[j].position < from;
+        kept[j] = !candidate[j];
+        others -= kept[j];
+    }
+    if (n > most) {
+        mark_top(score, candidate, n, others, kept);
+        remove_unkept(head, kept);
+    }
+    free(candidate);
+    free(kept);
+}
+
 /* What layer l keeps of its lists, and, if l is W-1, what the layers below keep. */
 static void take_layer(struct chunks *c, uint32_t l, uint32_t p, bool last) {
     const struct tensors *t = c->t;
     const struct take *plan = c->plan;
     const uint32_t W = plan->warmup_layers, held = c->lists.heads[l * t->lists].held;
+    const uint32_t question = c->from + c->rows - plan->probe;
     const uint32_t B = plan->share ? rows_share(held, plan->share) : plan->budget;
     const uint32_t warm = plan->share ? 4 * B : plan->warmup_budget;
     float *score = malloc((rows_longest(t, &c->lists, l) + 1) * sizeof *score);
@@ -69,7 +91,10 @@ static void take_layer(struct chunks *c, uint32_t l, uint32_t p, bool last) {
     for (uint32_t h = 0; h < t->lists && most > budget; h++) {
         struct head *head = &c->lists.heads[l * t->lists + h];
         take_scores(c, l, h, p, score);
-        rows_keep_top(head, score, budget);
+        if (last && plan->keeps_question)
+            keep_from(head, score, budget, (int32_t)question);
+        else
+            rows_keep_top(head, score, budget);
         for (uint32_t below = 0; l + 1 == W && below < l; below++) {
             if (!oracle_acts(plan->left_out, below))
                 continue;
@@ -165,7 +190,9 @@ static void take_chunk(struct chunks *c, uint32_t chunk) {
                                          : q_row(c->probes, l, chunk * p + i);
             float *A = c->A + ((size_t)l * p + i) * t->heads * t->d;
             for (uint32_t x = 0; x < t->heads * t->d; x++)
-                A[x] = chunk == 0 || plan->own ? Q[x] : fmaf(plan->alpha, A[x], (1 - plan->alpha) * Q[x]);
+                A[x] = chunk == 0 && plan->scaled_first ? (1 - plan->alpha) * Q[x]
+                       : chunk == 0 || plan->own        ? Q[x]
+                                                        : fmaf(plan->alpha, A[x], (1 - plan->alpha) * Q[x]);
         }
         if (l + 1 >= plan->warmup_layers && oracle_acts(plan->left_out, l))
             take_layer(c, l, p, last);
@@ -199,10 +226,12 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
     c.A = malloc((size_t)t->layers * plan->probe * t->heads * t->d * sizeof *c.A);
     assert_true(out && c.A);
     snprintf(c.spec, sizeof c.spec,
-             "take:budget=%u%s,warmup_layers=%u,chunk=%u,probe=%u,kernel=%u,alpha=%.9g,per=%s,pooling=%s,probe_from=%s",
+             "take:budget=%u%s,warmup_layers=%u,chunk=%u,probe=%u,kernel=%u,alpha=%.9g,per=%s,pooling=%s,probe_from=%s,"
+             "first=%s,question=%s",
              plan->share ? plan->share : plan->budget, plan->share ? "%" : "", plan->warmup_layers, plan->chunk,
              plan->probe, plan->kernel, (double)plan->alpha, plan->per_head ? "head" : "group",
-             plan->max ? "max" : "avg", plan->own ? "chunk" : "prompt");
+             plan->max ? "max" : "avg", plan->own ? "chunk" : "prompt", plan->scaled_first ? "share" : "whole",
+             plan->keeps_question ? "keep" : "score");
     if (!plan->share)
         snprintf(c.spec + strlen(c.spec), sizeof c.spec - strlen(c.spec), ",warmup_budget=%u", plan->warmup_budget);
     rows_add_layers(c.spec, sizeof c.spec, plan->left_out, t->layers);
@@ -240,22 +269,26 @@ static void run_take(const struct tensors *t, const struct tensors *probes, cons
 }
 
 static void test_take(void **state) {
-    static const struct take plans[] = {{60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 0, false},
-                                        {61, 8, 8, 2, 20, 8, 3, 0.2f, false, 0, false, 0, 0, false},
-                                        {40, 12, 15, 0, 9, 3, 1, 0.0f, false, 0, false, 0, 0, false},
-                                        {30, 40, 40, 1, 64, 50, 5, 1.0f, false, 0, false, 0, 0, false},
-                                        {57, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0, 0, false},
-                                        {50, 7, 11, 1, 13, 5, 5, 0.32f, true, 0, false, 0, 0, false},
-                                        {400, 40, 100, 2, 120, 16, 5, 0.32f, false, 0, false, 0, 0, false},
-                                        {8, 3, 3, 1, 1, 1, 1, 0.32f, false, 0, false, 0, 0, false},
-                                        {60, 10, 20, 2, 16, 4, 5, 0.32f, false, 0, false, 0, 1, false},
-                                        {60, 10, 20, 3, 16, 4, 5, 0.32f, false, 0, false, 0, 2, false},
-                                        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 6, false},
-                                        {60, 10, 20, 0, 16, 4, 5, 0.32f, false, 0, false, 0, 5, false},
-                                        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, true, 0, 0, false},
-                                        {40, 12, 15, 2, 9, 3, 3, 0.5f, false, 0, true, 300, 0, false},
-                                        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, true, 0, 0, true},
-                                        {57, 9, 30, 0, 10, 12, 5, 0.5f, true, 0, false, 0, 0, true}};
+    static const struct take plans[] = {
+        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 0, false, false, false},
+        {61, 8, 8, 2, 20, 8, 3, 0.2f, false, 0, false, 0, 0, false, false, false},
+        {40, 12, 15, 0, 9, 3, 1, 0.0f, false, 0, false, 0, 0, false, false, false},
+        {30, 40, 40, 1, 64, 50, 5, 1.0f, false, 0, false, 0, 0, false, false, false},
+        {57, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0, 0, false, false, false},
+        {50, 7, 11, 1, 13, 5, 5, 0.32f, true, 0, false, 0, 0, false, false, false},
+        {400, 40, 100, 2, 120, 16, 5, 0.32f, false, 0, false, 0, 0, false, false, false},
+        {8, 3, 3, 1, 1, 1, 1, 0.32f, false, 0, false, 0, 0, false, false, false},
+        {60, 10, 20, 2, 16, 4, 5, 0.32f, false, 0, false, 0, 1, false, false, false},
+        {60, 10, 20, 3, 16, 4, 5, 0.32f, false, 0, false, 0, 2, false, false, false},
+        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 6, false, false, false},
+        {60, 10, 20, 0, 16, 4, 5, 0.32f, false, 0, false, 0, 5, false, false, false},
+        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, true, 0, 0, false, false, false},
+        {40, 12, 15, 2, 9, 3, 3, 0.5f, false, 0, true, 300, 0, false, false, false},
+        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, true, 0, 0, true, false, false},
+        {57, 9, 30, 0, 10, 12, 5, 0.5f, true, 0, false, 0, 0, true, false, false},
+        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 0, false, true, false},
+        {60, 10, 20, 1, 16, 4, 5, 0.32f, false, 0, false, 0, 0, false, true, true},
+        {57, 9, 30, 3, 10, 8, 3, 0.5f, true, 0, true, 0, 0, false, false, true}};
     (void)state;
     for (size_t i = 0; i < ROWS_SHAPES; i++)
         for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
@@ -284,11 +317,11 @@ static void test_take(void **state) {
  * entries. */
 static void test_take_turns(void **state) {
     static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
-    static const struct take plans[] = {{0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0, false, 0, 0, false},
-                                        {0, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0, 0, false},
-                                        {0, 0, 0, 2, 16, 6, 3, 0.2f, false, 20, false, 0, 0, false},
-                                        {0, 0, 0, 1, 64, 6, 3, 0.2f, true, 1, false, 0, 0, false},
-                                        {0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0, true, 0, 0, true}};
+    static const struct take plans[] = {{0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0, false, 0, 0, false, false, false},
+                                        {0, 9, 30, 3, 10, 12, 5, 0.5f, false, 0, false, 0, 0, false, false, false},
+                                        {0, 0, 0, 2, 16, 6, 3, 0.2f, false, 20, false, 0, 0, false, false, false},
+                                        {0, 0, 0, 1, 64, 6, 3, 0.2f, true, 1, false, 0, 0, false, false, false},
+                                        {0, 12, 20, 1, 13, 5, 5, 0.32f, false, 0, true, 0, 0, true, false, false}};
     static const struct select_plan selects[] = {{TOPK, .budget = 7},
                                                  {QUEST, .budget = 6, .page = 2},
                                                  {SPARQ, .dims = 3, .topk = 6},
