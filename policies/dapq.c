@@ -20,7 +20,10 @@ static const struct kvc_option options[] = {
     {"head", KVC_OPTION_INT, "4", 0, PSEUDO_MOST, NULL,
      "content=ends: how many of the prompt's first tokens are among them"},
     {"file", KVC_OPTION_TEXT, "", 0, 0, NULL, "content=file: token ids, separated by white space or commas"},
-    {"offset", KVC_OPTION_INT, "0", 0, 1 << 20, NULL, "distance of the first pseudo position from the prompt's end"},
+    {"skip", KVC_OPTION_INT, "0", 0, 1 << 20, NULL,
+     "content=ends: tokens, such as those of a chat template, that are passed over before the first ones are taken"},
+    {"offset", KVC_OPTION_INT, "0", -(1 << 20), 1 << 20, NULL,
+     "distance of the first pseudo position from the prompt's end; negative: before it"},
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
     {"seed", KVC_OPTION_INT, "0", 0, 9007199254740992.0, NULL, "content=random: seed of the draws"},
@@ -108,11 +111,11 @@ static uint32_t dapq_draft(const struct kvc_values *values) {
     return has_content(values, "draft") ? (uint32_t)kvc_value_int(values, "pseudo") : 0;
 }
 
-static uint32_t dapq_pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
+static uint32_t dapq_pseudo(const struct kvc_values *values, const struct kvc_turn *turn, int32_t *offset,
                             int32_t *tokens) {
     const uint32_t m = (uint32_t)kvc_value_int(values, "pseudo");
     const uint64_t n = turn->count;
-    *offset = (uint32_t)kvc_value_int(values, "offset");
+    *offset = (int32_t)kvc_value_int(values, "offset");
     if (turn->held <= budget_of(values, turn->held))
         return 0;
     if (has_content(values, "file")) {
@@ -134,7 +137,9 @@ static uint32_t dapq_pseudo(const struct kvc_values *values, const struct kvc_tu
     }
     if (has_content(values, "ends")) {
         const uint64_t head = (uint64_t)kvc_value_int(values, "head"), tail = kvc_min_u64(m - head, n);
-        return take_part(turn, n - tail, tail, take_part(turn, 0, kvc_min_u64(head, n), 0, tokens), tokens);
+        const uint64_t some = kvc_min_u64(head, n),
+                       skip = kvc_min_u64((uint64_t)kvc_value_int(values, "skip"), n - some);
+        return take_part(turn, n - tail, tail, take_part(turn, skip, some, 0, tokens), tokens);
     }
     const uint64_t some = kvc_min_u64(m, n);
     return take_part(turn, has_content(values, "middle") ? (n - some) / 2 : n - some, some, 0, tokens);
@@ -175,9 +180,10 @@ const struct kvc_policy_class kvc_policy_dapq = {
         "the pseudo tokens.",
     .formula =
         "score_j = sum over pseudo queries i and the group's heads of a_ij, pooled; kept = top B of the prompt; "
-        "content=ends: the prompt's first `head` tokens and its last m - `head`; content=random: pseudo token i "
-        "is token floor(n x / 2^32) of the turn's n tokens, x being the first word of Philox4x32-10 with "
-        "counter (i, 0, 0, 0) and key `seed`; content=draft: m tokens decoded greedily from the cache of content=tail",
+        "content=ends: the prompt's `head` tokens after its first `skip` ones and its last m - `head`; "
+        "content=random: pseudo token i is token floor(n x / 2^32) of the turn's n tokens, x being the first word of "
+        "Philox4x32-10 with counter (i, 0, 0, 0) and key `seed`; content=draft: m tokens decoded greedily from the "
+        "cache of content=tail",
     .memory =
         "B entries after the prompt, one more per generated token; during prefill m more in one layer; with "
         "content=draft, also the cache of a second session, which drafts and is closed before the prompt is computed",
@@ -186,12 +192,15 @@ const struct kvc_policy_class kvc_policy_dapq = {
         "Each KV head has one selection, from its group's sum. With per=head, each query head has one, as in the "
         "paper. The paper's pseudo tokens are the first 4 and the last 28 of the prompt (content=ends). In a chat "
         "template the first tokens are control tokens. With them as pseudo tokens, the method is worse than snapkv. "
-        "The first tokens of the user's text are no better. The default is therefore content=tail. content=draft does "
-        "not work in parallel runs. A replay supplies the rows of the pseudo tokens (docs/measured/dapq.md). Pseudo "
-        "rows of one layer are removed before the next layer is computed. Scores are pooled as in snapkv; the paper's "
-        "formula has no pooling (kernel=1), but its baselines pool. Of 40 questions about texts of 2,000 tokens, the "
-        "bundled model answers a share of 0.47 with kernel=1 and of 0.88 with kernel=7 at a budget of 64 "
-        "(content=ends); with snapkv the share is 0.80 (docs/measured/needle.md).",
+        "The first tokens of the user's text (skip= their place) are no better. The default is therefore "
+        "content=tail. With a negative offset the pseudo tokens have positions within the prompt, at least 0, as if "
+        "they were inserted there; they still attend to every entry of the prompt, also to those after them, so that "
+        "every entry has a score. content=draft does not work in parallel runs. A replay supplies the rows of the "
+        "pseudo tokens (docs/measured/dapq.md). Pseudo rows of one layer are removed before the next layer is "
+        "computed. Scores are pooled as in snapkv; the paper's formula has no pooling (kernel=1), but its baselines "
+        "pool. Of 40 questions about texts of 2,000 tokens, the bundled model answers a share of 0.47 with kernel=1 "
+        "and of 0.88 with kernel=7 at a budget of 64 (content=ends); with snapkv the share is 0.80 "
+        "(docs/measured/needle.md).",
     .second_turn = "Pseudo tokens are copies of the turn's tokens, and run after its prompt. They choose among old and "
                    "new entries. No pseudo tokens are run if N is at most B.",
     .stages = KVC_STAGE_PROMPT,

@@ -7,7 +7,7 @@ static const struct kvc_option options[] = {
 
 static uint64_t budget_of(const struct kvc_values *values, uint64_t held) { return kvc_budget(values, held, 0); }
 
-static uint32_t kvzip_pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
+static uint32_t kvzip_pseudo(const struct kvc_values *values, const struct kvc_turn *turn, int32_t *offset,
                              int32_t *tokens) {
     *offset = 0;
     if (turn->held <= budget_of(values, turn->held))

@@ -168,6 +168,7 @@ static int specs_fill(const struct cli_command *command, const struct verify_arg
                                          "snapkv:budget=%llu,skip_layers=1+streaming:budget=%llu",
                                          "morphkv:budget=%llu,every=3",
                                          "chunkkv:budget=%llu,gate=4",
+                                         "dapq:budget=%llu,kernel=5,offset=-40",
                                          "chunkkv:budget=%llu+snapkv-decode:budget=%llu,every=5",
                                          "expected:budget=%llu+rkv:budget=%llu,every=5",
                                          "fastkv:budget=%llu,tsp=48+h2o:budget=%llu",
@@ -179,8 +180,8 @@ static int specs_fill(const struct cli_command *command, const struct verify_arg
                                          "fastkv:budget=%llu,tsp=48+sparq:budget=%llu",
                                          "rocketkv:budget=%llu+fastkv:budget=%llu,tsp=48",
                                          "adakv:budget=%llu+quest:budget=%llu",
-                                         "lacache:budget=%llu,span=2,sinks=4,positions=cache+hsa:budget=%llu",
                                          "adakv:budget=split:%llu+quest:budget=split:%llu,page=auto",
+                                         "lacache:budget=%llu,span=2,sinks=4,positions=cache+hsa:budget=%llu",
                                          "rocketkv-mt:budget=%llu+keyformer:budget=%llu",
                                          "dapq:budget=%llu,kernel=5+hsa:budget=%llu+tova:budget=%llu"};
     bool all = a->specs.count == 0;

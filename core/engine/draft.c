@@ -15,7 +15,7 @@
  * NULL. */
 static const struct kvc_method *drafting_method(const struct kvc_session *session, size_t rows, uint32_t *count) {
     const struct kvc_method *method = kvc_policy_owner(session->policy, KVC_STAGE_PROMPT);
-    uint32_t offset;
+    int32_t offset;
     uint64_t held = 0;
     if (!method || !method->policy->draft || !method->policy->pseudo)
         return NULL;

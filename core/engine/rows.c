@@ -172,7 +172,7 @@ uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows) 
                                   .held = INT32_MAX,
                                   .seed = session->seed,
                                   .state = method ? session->use[method - session->policy->method].state : NULL};
-    uint32_t offset;
+    int32_t offset;
     const uint32_t pseudo = method ? method->policy->pseudo(&method->values, &turn, &offset, NULL) : 0;
     return kvc_max_u32(pseudo, most);
 }
@@ -180,7 +180,7 @@ uint32_t kvc_prompt_rows_most(const struct kvc_session *session, uint64_t rows) 
 /* ---- the rows of a pass ---- */
 
 /* Plans the pseudo rows after the prompt's last pass. *tokens receives their tokens if the prompt has tokens. */
-static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc_row_source *source, uint32_t *offset,
+static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc_row_source *source, int32_t *offset,
                                    int32_t **tokens, struct kvc_error *error) {
     const struct kvc_method *method = pseudo_method(session);
     session->prompt.pseudo.rows = 0;
@@ -204,7 +204,8 @@ static enum kvc_status plan_pseudo(struct kvc_session *session, const struct kvc
                         method->policy->name, count, source->pseudo);
     if (count == 0)
         return KVC_OK;
-    if (session->tokens + session->turn + *offset + count > INT32_MAX)
+    const int64_t end = (int64_t)(session->tokens + session->turn);
+    if (end + *offset + count > INT32_MAX)
         return kvc_fail(error, KVC_USAGE, "session: pseudo rows beyond position %d", INT32_MAX);
     if (source->tokens) {
         *tokens = malloc(count * sizeof **tokens);
@@ -258,7 +259,7 @@ static void load_extra(const struct kvc_session *session, const struct kvc_row_s
         const uint64_t probe = session->turn - prompt->probes + i; /* the probe's row number in the prompt */
         if (prompt->last_chunk) {
             loaded->tokens[at + i] = prompt->pseudo_tokens ? prompt->pseudo_tokens[i] : 0;
-            loaded->positions[at + i] = (int32_t)(session->tokens + session->turn + prompt->pseudo_offset + i);
+            loaded->positions[at + i] = prompt->pseudo_from + (int32_t)i;
             loaded->causal_offset[at + i] = extra - 1 - i;
         } else {
             loaded->tokens[at + i] = source->tokens ? source->tokens[probe] : 0;
@@ -311,8 +312,9 @@ enum kvc_status kvc_prompts_live(struct kvc_session *const *sessions, size_t cou
 /* Begins the session's part of a pass, and decides which rows its methods add. */
 static enum kvc_status rows_begin(struct kvc_session *session, const struct kvc_row_source *source, uint32_t from,
                                   uint32_t rows, struct kvc_error *error) {
+    const int64_t end = (int64_t)(session->tokens + session->turn);
     int32_t *pseudo_tokens = NULL;
-    uint32_t offset = 0;
+    int32_t offset = 0;
     session->prompt.chunk_from = from;
     KVC_ASSERT(rows > 0 && from + (uint64_t)rows <= kvc_session_rows(session));
     KVC_ASSERT(session->in_prompt);
@@ -321,7 +323,7 @@ static enum kvc_status rows_begin(struct kvc_session *session, const struct kvc_
     session->prompt.last_chunk = from + rows == session->turn;
     session->prompt.ended = session->runner->network ? session->runner->network->part.first_layer : 0;
     const enum kvc_status status = plan_pseudo(session, source, &offset, &pseudo_tokens, error);
-    session->prompt.pseudo_offset = offset;
+    session->prompt.pseudo_from = (int32_t)(end + offset > 0 ? end + offset : 0);
     free(session->prompt.pseudo_tokens);
     session->prompt.pseudo_tokens = pseudo_tokens;
     KVC_LOG(device_of(session)->log, KVC_LOG_DEBUG, KVC_LOG_POLICY,

@@ -63,7 +63,7 @@ struct kvc_prompt {
     struct kvc_queries window;    /* the last queries */
     int32_t *window_positions;    /* [window.rows]: host copy of window.positions */
     struct kvc_queries pseudo;    /* the pseudo rows */
-    uint32_t pseudo_offset;       /* distance in positions between the prompt's last row and the pseudo rows */
+    int32_t pseudo_from;          /* position of the first pseudo row */
     int32_t *pseudo_tokens;       /* [pseudo.rows], NULL in a replay */
     int32_t *draft;               /* first tokens of a drafted answer (draft.c); NULL: none */
     struct kvc_growable moments;  /* float32 [sets, H, 1 + d, d]: sums over the layer's unrotated queries */

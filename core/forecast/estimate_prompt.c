@@ -8,7 +8,7 @@
 /* Returns the number of rows that a method adds after the prompt and stores temporarily. */
 static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_method_use *use, uint64_t prompt) {
     const struct kvc_method *method = kvc_policy_owner(policy, KVC_STAGE_PROMPT);
-    uint32_t offset;
+    int32_t offset;
     if (!method || !method->policy->pseudo)
         return 0;
     const struct kvc_turn turn = {.count = prompt, .held = prompt, .state = use[method - policy->method].state};

@@ -570,8 +570,9 @@ struct kvc_policy_class {
      * every layer chooses its own entries. */
     uint32_t (*decider)(const struct kvc_values *values, const struct kvc_layer_context *context);
     /** Returns how many pseudo tokens run after the prompt of this turn. `*offset` is the distance of the first one's
-     * position from the prompt's end; `tokens`, unless NULL, receives their ids. */
-    uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset, int32_t *tokens);
+     * position from the prompt's end (negative: before it, at least position 0); `tokens`, unless NULL, receives their
+     * ids. */
+    uint32_t (*pseudo)(const struct kvc_values *values, const struct kvc_turn *turn, int32_t *offset, int32_t *tokens);
 
     /** Returns how many tokens of a draft of the answer `pseudo` needs; 0: none. If it is not 0, a copy of the session
      * first reads the prompt and generates the draft greedily, so the prompt is computed twice. Needs a single process.

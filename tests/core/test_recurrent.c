@@ -106,7 +106,7 @@ static void every_method(void **state) {
 /* Two methods that evict nothing and add rows: one adds five tokens after the prompt, the other repeats the last three
  * tokens after every chunk. */
 static uint32_t adds_counted;
-static uint32_t five_tokens(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
+static uint32_t five_tokens(const struct kvc_values *values, const struct kvc_turn *turn, int32_t *offset,
                             int32_t *more) {
     (void)values;
     (void)turn;

@@ -1,6 +1,7 @@
 /* test_dapq.c - dapq and take in a whole network: the pseudo rows after a prompt do not change its results and leave no
  * entry. Their tokens and positions, and those of probes, are as defined in docs/reference/methods/dapq.md and
  * docs/reference/methods/take.md. */
+#include "core/stage/stage.h"
 #include "kvcull/policy.h"
 #include "kvcull/saved.h"
 #include "tests/oracle/oracle.h"
@@ -53,6 +54,7 @@ static void check_positions(const struct kvc_session *session, size_t count, int
 static void test_leaves_nothing(void **state) {
     static const char *const policies[] = {"dapq:budget=50",
                                            "dapq:budget=50,content=tail,offset=9",
+                                           "dapq:budget=50,offset=-40",
                                            "dapq:budget=50,content=middle,pseudo=7",
                                            "dapq:budget=50,content=random,seed=3",
                                            "kvzip:budget=50,floor=1",
@@ -203,6 +205,59 @@ static void test_offset(void **state) {
     kvc_session_close(session);
 }
 
+static enum kvc_status watch_decode(struct kvc_stage *stage, const struct kvc_values *values,
+                                    struct kvc_error *failure) {
+    (void)stage, (void)values, (void)failure;
+    return KVC_OK;
+}
+/* An observer: in layer 0, the pseudo rows have the queries of the prompt's last rows, because they have their tokens
+ * and positions. */
+static unsigned watched;
+static enum kvc_status watch_prompt(struct kvc_stage *stage, const struct kvc_values *values,
+                                    struct kvc_error *failure) {
+    const size_t bytes = AFAR * (size_t)stage->info.heads * stage->info.head_size * sizeof(float);
+    float *rows = malloc(bytes), *pseudo = malloc(bytes);
+    (void)values;
+    if (stage->info.layer > 0) {
+        free(rows);
+        free(pseudo);
+        return KVC_OK;
+    }
+    assert_true(rows && pseudo && stage->queries >= AFAR && stage->session->prompt.pseudo.rows == AFAR);
+    struct kvc_device *device = kvc_stage_device(stage);
+    struct kvc_span last = stage->q;
+    last.offset += (stage->queries - AFAR) * bytes / AFAR;
+    device->ops->download(device, rows, last, bytes);
+    device->ops->download(device, pseudo, kvc_growable_at(&stage->session->prompt.pseudo.q, 0), bytes);
+    FINE(device->ops->sync(device, failure));
+    assert_memory_equal(rows, pseudo, bytes);
+    watched++;
+    free(rows);
+    free(pseudo);
+    return KVC_OK;
+}
+static const struct kvc_policy_class watch = {.name = "watch",
+                                              .summary = "compares pseudo rows with the prompt's last rows",
+                                              .stages = KVC_STAGE_DECODE,
+                                              .options = no_options,
+                                              .queries = afar_queries,
+                                              .observe_prompt = watch_prompt,
+                                              .decode = watch_decode};
+
+/* Pseudo tokens before the prompt's end; positions below 0 become 0. */
+static void test_negative_offset(void **state) {
+    int32_t kept[PROMPT + 64], other[PROMPT + 64];
+    (void)state;
+    watched = 0;
+    assert_int_equal(held_after("dapq:budget=30,pseudo=6,offset=-6+watch", tokens, FIRST, 0, 0, kept), 30);
+    assert_int_equal(watched, 1);
+    for (uint32_t l = 0; l < kvc_model_info(model)->layers; l++) {
+        assert_int_equal(held_after("dapq:budget=30,pseudo=6,offset=-120", tokens, FIRST, l, 0, kept), 30);
+        assert_int_equal(held_after("dapq:budget=30,pseudo=6,offset=-1048576", tokens, FIRST, l, 0, other), 30);
+        assert_memory_equal(kept, other, 30 * sizeof *kept);
+    }
+}
+
 static void test_content(void **state) {
     enum { N = 120 };
     const int32_t listed[] = {tokens[5], tokens[17], tokens[3], tokens[3], tokens[200]};
@@ -216,6 +271,12 @@ static void test_content(void **state) {
     for (int i = 0; i < 12; i++)
         ends[i] = i < 9 ? tokens[i] : tokens[N - 12 + i];
     same_as_written("content=ends,head=9", ends, 12);
+    for (int i = 0; i < 12; i++)
+        ends[i] = i < 5 ? tokens[30 + i] : tokens[N - 12 + i];
+    same_as_written("content=ends,head=5,skip=30", ends, 12);
+    for (int i = 0; i < 12; i++)
+        ends[i] = tokens[i < 5 ? N - 5 + i : N - 12 + i]; /* as far to the end as possible */
+    same_as_written("content=ends,head=5,skip=1048576", ends, 12);
     same_as_written("content=tail", tokens + N - 9, 9);
     same_as_written("content=middle", tokens + (N - 7) / 2, 7);
     snprintf(path, sizeof path, "%.200s/kvcull-dapq-%ld.tokens", folder ? folder : "/tmp", (long)getpid());
@@ -358,6 +419,23 @@ static void test_probe_position(void **state) {
     }
 }
 
+/* average=unrotated: in layer 0 a token's query before its rotation is the same in every chunk. So is its average, and
+ * alpha has no effect. */
+static void test_unrotated(void **state) {
+    static const char *const options[] = {"alpha=0", "alpha=0.6,average=unrotated", "alpha=1,average=unrotated",
+                                          "alpha=0.6"};
+    int32_t kept[4][PROMPT + 64];
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        char policy[120];
+        snprintf(policy, sizeof policy, "take:budget=40,warmup_layers=0,chunk=64,probe=8,%s", options[i]);
+        assert_int_equal(held_after(policy, tokens, PROMPT, 0, 0, kept[i]), 40);
+    }
+    assert_memory_equal(kept[0], kept[1], 40 * sizeof **kept);
+    assert_memory_equal(kept[0], kept[2], 40 * sizeof **kept);
+    assert_memory_not_equal(kept[0], kept[3], 40 * sizeof **kept);
+}
+
 static int set_up(void **state) {
     (void)state;
     uint64_t random = 5;
@@ -365,6 +443,7 @@ static int set_up(void **state) {
         return -1;
     FINE(kvc_engine_register(engine, &afar, &error));
     FINE(kvc_engine_register(engine, &thin, &error));
+    FINE(kvc_engine_register(engine, &watch, &error));
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
         random = random * 6364136223846793005u + 1442695040888963407u;
         tokens[i] = (int32_t)((random >> 33) % kvc_model_info(model)->vocab);
@@ -373,9 +452,10 @@ static int set_up(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_leaves_nothing), cmocka_unit_test(test_content),
-                                       cmocka_unit_test(test_draft),          cmocka_unit_test(test_estimate),
-                                       cmocka_unit_test(test_random),         cmocka_unit_test(test_offset),
-                                       cmocka_unit_test(test_probe_position), cmocka_unit_test(test_fewer_rows)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_leaves_nothing),  cmocka_unit_test(test_content),
+                                       cmocka_unit_test(test_draft),           cmocka_unit_test(test_estimate),
+                                       cmocka_unit_test(test_random),          cmocka_unit_test(test_offset),
+                                       cmocka_unit_test(test_negative_offset), cmocka_unit_test(test_probe_position),
+                                       cmocka_unit_test(test_unrotated),       cmocka_unit_test(test_fewer_rows)};
     return cmocka_run_group_tests(tests, set_up, close_whole);
 }
