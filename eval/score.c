@@ -28,6 +28,45 @@ double eval_score_any(const struct eval_asked *asked, const char *answer) { retu
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+/* Sets word [count] to the beginnings of the words, unless it is NULL, and returns their number. */
+static size_t find_words(const char *text, const char **word) {
+    size_t count = 0;
+    for (size_t i = 0; text[i]; i++)
+        if (!is_blank(text[i]) && (i == 0 || is_blank(text[i - 1]))) {
+            if (word)
+                word[count] = text + i;
+            count++;
+        }
+    return count;
+}
+
+static bool same_word(const char *a, const char *b) {
+    while (*a == *b && *a && !is_blank(*a))
+        a++, b++;
+    return (!*a || is_blank(*a)) && (!*b || is_blank(*b));
+}
+
+double eval_repetition(const char *text, size_t n) {
+    const size_t count = find_words(text, NULL), runs = count < n ? 0 : count - n + 1;
+    const char **word = malloc((count + 1) * sizeof *word);
+    size_t repeated = 0;
+    if (!word)
+        return -1;
+    find_words(text, word);
+    for (size_t i = 1; i < runs; i++) {
+        bool found = false;
+        for (size_t j = 0; j < i && !found; j++) {
+            size_t same = 0;
+            while (same < n && same_word(word[i + same], word[j + same]))
+                same++;
+            found = same == n;
+        }
+        repeated += found;
+    }
+    free(word);
+    return runs ? (double)repeated / (double)runs : 0;
+}
+
 double eval_score_begins(const struct eval_asked *asked, const char *answer) {
     for (size_t i = 0; i < asked->answer_count; i++) {
         const char *wanted = asked->answers[i], *at = answer;

@@ -84,6 +84,15 @@ uint64_t eval_singly_missing(const struct eval_run *run, const struct eval_task 
 
 /* ---- questions ---- */
 
+/* Adds the repetition rate of a long answer. Returns false if memory runs out. */
+static bool add_repetition(json_t *record, const char *answer) {
+    const double rate = eval_repetition(answer, EVAL_REPEATED);
+    json_t *values = json_object();
+    cli_json_set(values, "repeated", json_real(rate));
+    cli_json_set(record, "values", values);
+    return rate >= 0;
+}
+
 /* Stores the answers that the results do not have yet: an interrupted run may have stored some. */
 static int singly_keep(const struct one *one, const struct eval_sample *sample, const struct eval_prompt *prompt,
                        const char *spec, size_t side, const struct eval_reply *replies) {
@@ -100,7 +109,12 @@ static int singly_keep(const struct one *one, const struct eval_sample *sample, 
         }
         add_reply(record, later ? later->hash : prompt->hash, tokens, &replies[q],
                   one->task->score(&sample->asked[q], replies[q].text));
-        status = eval_results_add(&one->run->results, record);
+        if (one->task->memory && !add_repetition(record, replies[q].text))
+            status = cli_no_memory(one->run->command);
+        if (status == KVC_OK)
+            status = eval_results_add(&one->run->results, record);
+        else
+            json_decref(record);
     }
     return status;
 }

@@ -164,6 +164,11 @@ double eval_score_begins(const struct eval_asked *asked, const char *answer);
 /* Returns the fraction of the answers that are in the line with their number: the line "3. ..." must have the third
  * answer. */
 double eval_score_list(const struct eval_asked *asked, const char *answer);
+/* Returns the repetition rate of a text (MorphKV, arXiv:2503.00979, section 7.2): the fraction of its runs of `n` words
+ * that are equal to an earlier run. Words are separated by whitespace. Returns 0 for a text of fewer than n words, and
+ * -1 if memory runs out. */
+double eval_repetition(const char *text, size_t n);
+enum { EVAL_REPEATED = 10 }; /* the paper's n */
 /* Computes Wilson's 95 % interval of a share of `count` samples; 0 to 1 if there are no samples. */
 void eval_wilson(double share, double count, double *low, double *high);
 /* Computes the normal 95 % interval of a mean, from the sum and the sum of squares of `count` values. With one value,

@@ -70,7 +70,9 @@ run list --length 1700 --samples 1 --out "$work/list.jsonl" --json
 that 'what is held while it grows' [ "$(grep -c '"answer_peak_bytes":[0-9]*,"memory":\[\[0,[0-9]*\],\[' "$work/list.jsonl")" = 4 ]
 that 'as far as it grew' [ "$(json memory.0.tokens | cut -d. -f1)" = 0 ]
 that 'full grows' awk "BEGIN { exit !($(json memory.1.bytes) >= $(json memory.0.bytes)) }"
+that 'how much of it is repeated' [ "$(grep -c '"values":{"repeated":[01]\.[0-9]*}' "$work/list.jsonl")" = 4 ]
 run list --length 1700 --samples 1 --question seen
+has '^list of 1700 tokens: means of further values'
 has '^list of 1700 tokens: bytes of cache and state'
 narrow
 

@@ -106,6 +106,26 @@ static void lists_are_scored_by_line(void **state) {
     eval_sample_free(&sample);
 }
 
+static void repetitions_are_counted(void **state) {
+    static const struct {
+        const char *text;
+        size_t n;
+        double rate;
+    } cases[] = {{"", 1, 0},
+                 {" \n ", 1, 0},
+                 {"a b c", 4, 0},
+                 {"a b c", 3, 0},
+                 {"a a a a", 1, 0.75},
+                 {"a b\ta  b\na b ", 2, 0.6}, /* ab ba ab ba ab */
+                 {"a ab a abc a ab", 2, 0.2},
+                 {"a b c d a b x a b", 2, 0.25},
+                 {"1 2 3 4 5 6 7 8 9 10 1 2 3 4 5 6 7 8 9 10", EVAL_REPEATED, 1.0 / 11}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (eval_repetition(cases[i].text, cases[i].n) != cases[i].rate)
+            fail_msg("'%s' is %f", cases[i].text, eval_repetition(cases[i].text, cases[i].n));
+}
+
 /* The mean plus or minus 1.96 standard errors, computed directly from the values. */
 static void intervals_are_normal(void **state) {
     const double values[] = {2.5, 3.5, 1, 7, -2}, z = 1.959963984540054;
@@ -194,10 +214,14 @@ static void tasks_are_whole(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scores_are_shares),    cmocka_unit_test(intervals_are_wilsons),
-        cmocka_unit_test(other_scores),         cmocka_unit_test(lists_are_scored_by_line),
-        cmocka_unit_test(intervals_are_normal), cmocka_unit_test(choices_are_fair),
-        cmocka_unit_test(words_are_different),  cmocka_unit_test(tasks_are_whole)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(scores_are_shares),
+                                       cmocka_unit_test(intervals_are_wilsons),
+                                       cmocka_unit_test(other_scores),
+                                       cmocka_unit_test(lists_are_scored_by_line),
+                                       cmocka_unit_test(repetitions_are_counted),
+                                       cmocka_unit_test(intervals_are_normal),
+                                       cmocka_unit_test(choices_are_fair),
+                                       cmocka_unit_test(words_are_different),
+                                       cmocka_unit_test(tasks_are_whole)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
