@@ -17,6 +17,16 @@ enum kvc_status kvc_check_above(const struct kvc_values *values, const char *par
                     part, (long long)taken, KVC_BUDGET_MOST);
 }
 
+enum kvc_status kvc_check_one_budget(const struct kvc_values *values, struct kvc_error *error) {
+    const char *budget = kvc_value_text(values, "budget");
+    return strchr(budget, '/')
+               ? kvc_fail(error, KVC_USAGE,
+                          "policy: budget=%.60s: must be one budget, which the method divides among the "
+                          "layers",
+                          budget)
+               : KVC_OK;
+}
+
 enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry, const bool *acts,
                                struct kvc_error *error) {
     (void)acts;

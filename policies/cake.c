@@ -171,6 +171,11 @@ static enum kvc_status cake_prompt(struct kvc_stage *stage, const struct kvc_val
     return status;
 }
 
+static enum kvc_status cake_check(const struct kvc_values *values, struct kvc_error *error) {
+    const enum kvc_status status = kvc_check_one_budget(values, error);
+    return status == KVC_OK ? kvc_check_window(values, error) : status;
+}
+
 const struct kvc_policy_class kvc_policy_cake = {
     .name = "cake",
     .summary = "divides the cache among layers by how widely they attend and how much their attention changes",
@@ -197,7 +202,7 @@ const struct kvc_policy_class kvc_policy_cake = {
         "holds.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
-    .check = kvc_check_window,
+    .check = cake_check,
     .state_bytes = state_bytes,
     .state_fits = state_fits,
     .queries = kvc_window_queries,

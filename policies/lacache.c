@@ -42,7 +42,8 @@ static enum kvc_status lacache_check(const struct kvc_values *values, struct kvc
     if (overlap >= span)
         return kvc_fail(error, KVC_USAGE, "policy: overlap=%lld: must be from 0 to %lld, span - 1", (long long)overlap,
                         (long long)span - 1);
-    return kvc_check_above(values, "sinks", error);
+    const enum kvc_status status = kvc_check_one_budget(values, error);
+    return status == KVC_OK ? kvc_check_above(values, "sinks", error) : status;
 }
 
 static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,

@@ -13,6 +13,10 @@
 /* Checks that the budget is larger than the option `part` (rule 7 of docs/reference/methods.md). */
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error);
 
+/* Checks that the budget is not a list, one for each layer. For methods that divide it among the layers, or choose in
+ * one layer for others. */
+enum kvc_status kvc_check_one_budget(const struct kvc_values *values, struct kvc_error *error);
+
 /* A check_model function: fails if keys have fewer than `dims` channels. */
 enum kvc_status kvc_check_dims(const struct kvc_values *values, const struct kvc_geometry *geometry, const bool *acts,
                                struct kvc_error *error);

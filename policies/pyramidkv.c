@@ -49,6 +49,11 @@ static enum kvc_status pyramidkv_prompt(struct kvc_stage *stage, const struct kv
     return kvc_window_evict(stage, values, budget, error);
 }
 
+static enum kvc_status pyramidkv_check(const struct kvc_values *values, struct kvc_error *error) {
+    const enum kvc_status status = kvc_check_one_budget(values, error);
+    return status == KVC_OK ? kvc_check_window(values, error) : status;
+}
+
 const struct kvc_policy_class kvc_policy_pyramidkv = {
     .name = "pyramidkv",
     .summary = "snapkv with a budget that shrinks from layer to layer",
@@ -69,7 +74,7 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
                    "an upper layer may hold more than after the first turn.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
-    .check = kvc_check_window,
+    .check = pyramidkv_check,
     .queries = kvc_window_queries,
     /* `bound` holds for the mean over the layers; a single layer may hold more */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .entries = pyramidkv_entries},

@@ -69,7 +69,9 @@ static enum kvc_status take_check(const struct kvc_values *values, struct kvc_er
     if (kvc_value_given(values, "warmup_budget") && !share && !warmup_share && warmup < budget)
         return kvc_fail(error, KVC_USAGE, "policy take: warmup_budget=%lld: must be at least budget=%lld, at most %.0f",
                         (long long)warmup, (long long)budget, KVC_BUDGET_MOST);
-    const enum kvc_status status = kvc_check_kernel(values, error);
+    enum kvc_status status = kvc_check_one_budget(values, error);
+    if (status == KVC_OK)
+        status = kvc_check_kernel(values, error);
     return status == KVC_OK && question_of(values) ? kvc_check_above(values, "probe", error) : status;
 }
 

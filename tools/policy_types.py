@@ -70,7 +70,8 @@ def type_of(option: dict) -> str:
     if kind == "choice":
         return f"Literal[{', '.join(repr(one) for one in option['choices'].split('|'))}]"
     if kind == "budget":
-        return "Union[int, float, str]"
+        one = "Union[int, float, str]"
+        return f"Union[int, float, str, Sequence[{one}]]" if option["name"] == "budget" else one
     if kind == "text":
         return "Numbers"
     plain = "int" if kind == "integer" else "float"

@@ -80,12 +80,14 @@ const struct info_rule info_rules[] = {
     {"Budgets",
      "are a number of tokens or a share of the prompt, such as 10%. A share is raised, if necessary, to one token "
      "more than the method always keeps: to w + 1 tokens with an observation window of w tokens, to one token more "
-     "than the sinks, or to 1 token if the method has neither. A split budget joins a prompt method and a select "
-     "method as rocketkv joins snapkv and hsa, for example adakv:budget=split:512+quest:budget=split:512. For c = S / "
-     "512, S being the N of rule 15, and r = min(0.2 + 0.06 log2 c, 0.8), the prompt method keeps floor(S / c^r) "
-     "entries (raised as a share is). The select method's budget is 512, and it computes its pages and channels for "
-     "these entries. Both methods need the same split budget. An impossible value is an error that names the option, "
-     "the value and the range, before a model is loaded."},
+     "than the sinks, or to 1 token if the method has neither. budget=512/256/128 gives each layer its own budget, "
+     "whether the method acts on it or not: all in tokens, or all as shares (50%/25%/10%). Methods that divide the "
+     "budget among the layers, or that choose in one layer for others, refuse it. A split budget joins a prompt method "
+     "and a select method as rocketkv joins snapkv and hsa, for example adakv:budget=split:512+quest:budget=split:512. "
+     "For c = S / 512, S being the N of rule 15, and r = min(0.2 + 0.06 log2 c, 0.8), the prompt method keeps "
+     "floor(S / c^r) entries (raised as a share is). The select method's budget is 512, and it computes its pages and "
+     "channels for these entries. Both methods need the same split budget. An impossible value is an error that names "
+     "the option, the value and the range, before a model is loaded."},
     {"Layers",
      "with attention are numbered from 0. Recurrent layers between them hold no entries and have no number. With "
      "skip_layers=n the first n layers stay full. With layers=0-3/8 a method acts on layers 0 to 3 and 8 only. If "

@@ -31,8 +31,7 @@ static bool may_evict(const struct kvc_session *session, uint32_t layer, uint64_
         return false;
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
     /* another method may have evicted, so the list may be shorter than this method's bound assumes */
-    if (forecast->bound && (at.method->stages & KVC_STAGE_PROMPT) &&
-        entries <= forecast->bound(&at.method->values, held, 0))
+    if (forecast->bound && (at.method->stages & KVC_STAGE_PROMPT) && entries <= forecast->bound(&at.values, held, 0))
         return false;
     at.context.from = entries > session->step ? (double)(entries - session->step) : 0;
     return kvc_policy_entries(&at, false, held, session->step) < (double)entries;
@@ -63,11 +62,12 @@ static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer
     for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
         const struct kvc_method *method = &policy->method[i];
         const struct kvc_policy_class *class = method->policy;
+        const struct kvc_values values = kvc_method_values(method, layer);
         struct kvc_stage stage = kvc_stage_of_method(&defaults, i, true);
         if (!stage.use->acts[layer])
             continue;
         if ((method->stages & KVC_STAGE_SELECT) && !class->select) {
-            const struct kvc_select select = class->sizes(&method->values, &stage.info);
+            const struct kvc_select select = class->sizes(&values, &stage.info);
             status = kvc_select_prepare(session, layer, &select, &places, error);
         }
         if (!(method->stages & KVC_STAGE_DECODE) || !class->decode)
@@ -80,9 +80,9 @@ static enum kvc_status prepare_layer(struct kvc_session *session, uint32_t layer
             may_evict(session, layer, stage.info.entries))
             status = kvc_cache_make_order(&session->cache, layer, error);
         if (status == KVC_OK && class->plan)
-            status = class->plan(&stage, &method->values, error);
+            status = class->plan(&stage, &values, error);
         if (status == KVC_OK && class->prepare)
-            status = class->prepare(&stage, &method->values, error);
+            status = class->prepare(&stage, &values, error);
     }
     return status == KVC_OK ? prepare_device(session, layer, places, error) : status;
 }

@@ -108,7 +108,7 @@ static void plan_chunks(struct kvc_estimator *e) {
         kvc_estimator_kept(e, &at, (double[]){(double)e->prompt, (double)e->prompt}, 0, plan->last);
         memcpy(plan->between, plan->last, sizeof plan->between);
         if (forecast->between)
-            plan->between[0] = plan->between[1] = (double)forecast->between(&at.method->values, &at.context, e->prompt);
+            plan->between[0] = plan->between[1] = (double)forecast->between(&at.values, &at.context, e->prompt);
     }
 }
 
@@ -159,7 +159,7 @@ static void make_view(struct kvc_estimator *e, uint32_t l) {
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
     if (!forecast->seen)
         return;
-    const uint64_t seen = forecast->seen(&at.method->values, kvc_estimator_prompt(e, l));
+    const uint64_t seen = forecast->seen(&at.values, kvc_estimator_prompt(e, l));
     if (seen >= kvc_estimator_seen(e, l, layer->count[0]))
         return;
     kvc_estimator_clear(e, l, (const double[]){(double)seen, (double)seen});

@@ -77,7 +77,7 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
     if (forecast->whole)
         most = (uint64_t)kvc_policy_entries(&at, whole == 1, prompt, steps) + 1;
     else if (forecast->bound)
-        most = forecast->bound(&at.method->values, prompt, steps);
+        most = forecast->bound(&at.values, prompt, steps);
     const bool equal = e->ledger.layer[l].members == 0 && !window;
     if (forecast->entries && !forecast->whole && equal && steps > over && kvc_policy_surplus(e->policy, l) > 1) {
         most = most_between(e, l, whole, steps, over);
@@ -113,7 +113,7 @@ static void keep_pages(struct kvc_estimator *e, uint32_t l, uint64_t first, uint
         first = n;
     const struct kvc_stage_info info = {
         .held = kvc_estimator_prompt(e, l), .after = e->after[l], .entries = n, .head_size = e->g->head_size};
-    const struct kvc_select select = at.method->policy->sizes(&at.method->values, &info);
+    const struct kvc_select select = at.method->policy->sizes(&at.values, &info);
     const uint64_t each = (uint64_t)layer->heads * e->g->head_size, value = (uint64_t)at.context.page_element_bytes;
     const bool paged = select.kind == KVC_SELECT_PAGE_CHANNELS || select.kind == KVC_SELECT_PAGE_BOUND;
     uint64_t bytes = select.mean_value ? each * sizeof(float) : 0;

@@ -12,7 +12,7 @@ uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         const struct kvc_method_layer at = kvc_policy_method_at(policy, stages[i], layer, g, format);
         if (kvc_method_forecast(at.method)->whole)
-            lists = kvc_method_forecast(at.method)->whole(&at.method->values, &at.context);
+            lists = kvc_method_forecast(at.method)->whole(&at.values, &at.context);
     }
     return lists;
 }
@@ -23,7 +23,7 @@ uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const 
     for (uint32_t l = 0; l < layer; l++) {
         const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_PROPAGATE, l, g, format);
         if (kvc_method_forecast(at.method)->propagated)
-            rows = kvc_method_forecast(at.method)->propagated(&at.method->values, &at.context, rows);
+            rows = kvc_method_forecast(at.method)->propagated(&at.values, &at.context, rows);
     }
     return rows;
 }
@@ -33,8 +33,8 @@ double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_
     if (whole && forecast->whole)
         return (double)(prompt + steps);
     if (forecast->entries)
-        return forecast->entries(&at->method->values, &at->context, prompt, steps);
-    return forecast->bound ? (double)forecast->bound(&at->method->values, prompt, 0) : (double)(prompt + steps);
+        return forecast->entries(&at->values, &at->context, prompt, steps);
+    return forecast->bound ? (double)forecast->bound(&at->values, prompt, 0) : (double)(prompt + steps);
 }
 
 uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *g,
@@ -42,7 +42,7 @@ uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, c
     struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_DECODE, layer, g, format);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);
     const uint64_t steps = INT32_MAX; /* more steps than any session takes */
-    uint64_t most = forecast->bound ? forecast->bound(&at.method->values, held, steps) : 0;
+    uint64_t most = forecast->bound ? forecast->bound(&at.values, held, steps) : 0;
     if (forecast->whole)
         return (uint64_t)kvc_policy_entries(&at, false, held, steps) + 1;
     if (most && forecast->entries) { /* `bound` may be a mean over the layers */
@@ -77,7 +77,7 @@ static double reads_of(const struct course *course, double n, double most, doubl
                                         .after = course->after,
                                         .entries = (uint64_t)(most + 0.5),
                                         .head_size = context->head_size};
-    const struct kvc_select select = course->select.method->policy->sizes(&course->select.method->values, &info);
+    const struct kvc_select select = course->select.method->policy->sizes(&course->select.values, &info);
     const double d = context->head_size, budget = (double)select.budget;
     double top = (double)select.top, dims = select.dims, pages = select.page ? ceil(n / select.page) : 0;
     /* upper bound: some lists are short and read everything; pages and dims are rounded up */
@@ -116,7 +116,7 @@ static void add_steps(struct course *course, uint64_t steps, struct kvc_formula 
     const struct kvc_method *select = course->select.method, *decode = course->decode.method;
     const double after = (double)course->after, entry_bytes = course->select.context.entry_bytes;
     const double seen = kvc_method_forecast(select)->seen
-                            ? (double)kvc_method_forecast(select)->seen(&select->values, course->prompt)
+                            ? (double)kvc_method_forecast(select)->seen(&course->select.values, course->prompt)
                             : after;
     double held = course->held;
     if (seen < after && decode) { /* activations decide how many of the view's entries are evicted */

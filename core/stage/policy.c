@@ -89,6 +89,21 @@ enum kvc_status kvc_policy_named(const struct kvc_policy_class *policy, enum kvc
     return kvc_fail(error, status, "policy %s%s", policy->name, text + 6);
 }
 
+/* Calls the class's check, for each layer if layers have their own budgets. */
+static enum kvc_status check_values(const struct kvc_values *values, struct kvc_error *error) {
+    const struct kvc_policy_class *policy = values->policy;
+    uint32_t layers = 0;
+    enum kvc_status status = policy->check ? policy->check(values, error) : KVC_OK;
+    for (size_t i = 0; i < values->count; i++)
+        layers = kvc_max_u32(layers, values->value[i].each_count);
+    for (uint32_t l = 0; l < layers && status == KVC_OK && policy->check; l++) {
+        struct kvc_values here = *values;
+        here.layer = l;
+        status = policy->check(&here, error);
+    }
+    return status;
+}
+
 /* Fills in defaults, parses every value, and calls the class's check. */
 static enum kvc_status finish_values(struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_policy_class *policy = values->policy;
@@ -111,7 +126,7 @@ static enum kvc_status finish_values(struct kvc_values *values, struct kvc_error
     if (!kvc_layers_are_valid(layers))
         return kvc_fail(error, KVC_USAGE, "policy %s: layers=%.60s: must be numbers and ranges as 0-3/8", policy->name,
                         layers);
-    const enum kvc_status status = policy->check ? policy->check(values, error) : KVC_OK;
+    const enum kvc_status status = check_values(values, error);
     if (status != KVC_OK)
         return kvc_policy_named(policy, status, error);
     if (policy->columns && policy->columns(values) > KVC_COLUMNS_MOST)
@@ -141,6 +156,7 @@ static enum kvc_status take_method(struct reader *reader, struct kvc_method *met
     struct kvc_values *values = &method->values;
     values->policy = method->policy;
     values->count = kvc_policy_options(method->policy);
+    values->layer = KVC_NO_LAYER;
     KVC_ASSERT(values->count > 0);
     values->value = calloc(values->count, sizeof *values->value);
     if (!values->value)
@@ -199,8 +215,10 @@ void kvc_policy_free(struct kvc_policy *policy) {
         return;
     for (size_t i = 0; i < policy->count; i++) {
         struct kvc_values *values = &policy->method[i].values;
-        for (size_t v = 0; values->value && v < values->count; v++)
+        for (size_t v = 0; values->value && v < values->count; v++) {
             free(values->value[v].text);
+            free(values->value[v].each);
+        }
         free(values->value);
     }
     free(policy->method);

@@ -12,13 +12,19 @@ struct kvc_value {
     bool split; /* a budget written after "split:", as a number or a percentage */
     int64_t integer;
     double real;
-    char *text; /* the text as written, without quotes */
+    char *text;             /* the text as written, without quotes */
+    struct kvc_value *each; /* [each_count]: a budget for each layer, without texts; NULL: one for all. The members
+                             * above then have the smallest budget. */
+    uint32_t each_count;
 };
+
+#define KVC_NO_LAYER UINT32_MAX
 
 struct kvc_values {
     const struct kvc_policy_class *policy;
     struct kvc_value *value; /* [options of the class, then the common options] */
     size_t count;
+    uint32_t layer; /* the layer whose budget is read, if each layer has its own; KVC_NO_LAYER: the smallest budget */
 };
 
 struct kvc_method {
@@ -61,9 +67,11 @@ const struct kvc_method *kvc_policy_owner(const struct kvc_policy *policy, enum 
 /* Returns true if every row of a session's first prompt is computed in each layer as with `full`, so that sessions may
  * share the rows: no method evicts before all rows have passed a layer, and none prunes rows. */
 bool kvc_policy_prefills_in_full(const struct kvc_policy *policy);
-/* Checks that skip_layers and layers name only layers of the model. */
+/* Checks that skip_layers and layers name only layers of the model, and that budgets per layer match its layers. */
 enum kvc_status kvc_policy_check_layers(const struct kvc_policy *policy, uint32_t layers, struct kvc_error *error);
 bool kvc_method_acts(const struct kvc_method *method, uint32_t layer);
+/* Returns the method's values as they are in a layer. They share the method's memory. */
+struct kvc_values kvc_method_values(const struct kvc_method *method, uint32_t layer);
 /* ---- what the methods need from a session (methods.c) ---- */
 
 /* The layers in which a method acts; computed once per session. */
@@ -110,6 +118,7 @@ uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const
 /* A method and the layer in which it acts; method NULL: no method holds the stage there. */
 struct kvc_method_layer {
     const struct kvc_method *method;
+    struct kvc_values values; /* of the method in this layer */
     struct kvc_layer_context context;
 };
 struct kvc_method_layer kvc_policy_method_at(const struct kvc_policy *policy, enum kvc_stage_kind stage, uint32_t layer,

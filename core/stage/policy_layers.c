@@ -18,6 +18,8 @@ struct kvc_method_layer kvc_policy_method_at(const struct kvc_policy *policy, en
     const struct kvc_method *method = kvc_policy_owner(policy, stage);
     struct kvc_method_layer found = {.method = method && kvc_method_acts(method, layer) ? method : NULL};
     const uint32_t lists = kvc_policy_heads(policy, layer, g);
+    if (found.method)
+        found.values = kvc_method_values(found.method, layer);
     KVC_ASSERT(lists > 0 && g->heads % lists == 0 && layer < g->layers);
     found.context = (struct kvc_layer_context){.layer = layer,
                                                .layers = g->layers,

@@ -71,8 +71,7 @@ bool kvc_policy_chunking(const struct kvc_policy *policy, struct kvc_chunking *c
 uint32_t kvc_policy_decider(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                             const struct kvc_entry_format *format) {
     const struct kvc_method_layer at = kvc_policy_method_at(policy, KVC_STAGE_CHUNK, layer, geometry, format);
-    return at.method && at.method->policy->decider ? at.method->policy->decider(&at.method->values, &at.context)
-                                                   : layer;
+    return at.method && at.method->policy->decider ? at.method->policy->decider(&at.values, &at.context) : layer;
 }
 
 /* ---- the layers in which methods act ---- */

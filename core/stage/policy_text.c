@@ -44,6 +44,10 @@ static void set_point(char *number) {
 
 static void add_value(struct text *text, const struct kvc_option *option, const struct kvc_value *value) {
     char number[40];
+    if (value->each) {
+        policy_text_add(text, value->text);
+        return;
+    }
     policy_text_add(text, value->split ? "split:" : "");
     if (option->kind == KVC_OPTION_INT || (option->kind == KVC_OPTION_BUDGET && !value->share)) {
         snprintf(number, sizeof number, "%lld", (long long)value->integer);

@@ -41,8 +41,9 @@ size_t kvc_policy_options(const struct kvc_policy_class *policy) {
 
 static const struct kvc_value *find_value(const struct kvc_values *values, const char *name) {
     for (size_t i = 0; i < values->count; i++) {
+        const struct kvc_value *value = &values->value[i];
         if (!strcmp(kvc_policy_option(values->policy, i)->name, name))
-            return &values->value[i];
+            return value->each && values->layer != KVC_NO_LAYER ? &value->each[values->layer] : value;
     }
     return NULL;
 }
@@ -117,6 +118,45 @@ static enum kvc_status wrong_value(const struct kvc_policy_class *policy, const 
                     right);
 }
 
+/* Parses text [length] as a budget. */
+static bool read_budget(const char *text, size_t length, const struct kvc_option *option, struct kvc_value *value) {
+    value->share = length > 0 && text[length - 1] == '%';
+    if (!kvc_decimal(text, length - value->share, &value->real))
+        return false;
+    if (value->share)
+        return value->real > 0 && value->real <= 100;
+    value->integer = value->real >= option->minimum && value->real <= option->maximum ? (int64_t)value->real : 0;
+    return value->integer > 0 && (double)value->integer == value->real;
+}
+
+/* Parses budgets as 512/256/128, one for each layer. */
+static enum kvc_status read_budgets(const struct kvc_policy_class *policy, const struct kvc_option *option,
+                                    struct kvc_value *value, struct kvc_error *error) {
+    uint32_t count = 1;
+    for (const char *c = value->text; *c; c++)
+        count += *c == '/';
+    value->each = calloc(count, sizeof *value->each);
+    if (!value->each)
+        return kvc_fail(error, KVC_RESOURCE, "policy %s: no memory for %u budgets", policy->name, count);
+    value->each_count = count;
+    const char *at = value->text;
+    for (uint32_t i = 0; i < count; i++, at++) {
+        struct kvc_value *one = &value->each[i];
+        const size_t length = strcspn(at, "/");
+        one->given = true;
+        if (!read_budget(at, length, option, one) || one->share != value->each[0].share)
+            return wrong_value(policy, option, value, "for each layer a number of tokens, or for each a share as 10%",
+                               error);
+        if (i == 0 || one->real < value->real) {
+            value->share = one->share;
+            value->integer = one->integer;
+            value->real = one->real;
+        }
+        at += length;
+    }
+    return KVC_OK;
+}
+
 enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const struct kvc_option *option,
                                struct kvc_value *value, struct kvc_error *error) {
     const char *text = value->text;
@@ -140,19 +180,17 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
             return KVC_OK;
         return wrong_value(policy, option, value, "a text that is not empty", error);
     case KVC_OPTION_BUDGET:
+        if (strchr(text, '/') && !strcmp(option->name, "budget"))
+            return read_budgets(policy, option, value, error);
         value->split = length > sizeof split - 1 && memcmp(text, split, sizeof split - 1) == 0;
         if (value->split) {
             text += sizeof split - 1;
             length -= sizeof split - 1;
         }
-        if (length > 0 && text[length - 1] == '%') {
-            value->share = true;
-            if (kvc_decimal(text, length - 1, &number) && number > 0 && number <= 100) {
-                value->real = number;
-                return KVC_OK;
-            }
+        if (read_budget(text, length, option, value))
+            return KVC_OK;
+        if (value->share)
             return wrong_value(policy, option, value, "above 0% and at most 100% of the prompt", error);
-        }
         break;
     case KVC_OPTION_INT:
     case KVC_OPTION_REAL:
@@ -209,6 +247,12 @@ bool kvc_layers_are_valid(const char *text) {
     return true;
 }
 
+struct kvc_values kvc_method_values(const struct kvc_method *method, uint32_t layer) {
+    struct kvc_values values = method->values;
+    values.layer = layer;
+    return values;
+}
+
 bool kvc_method_acts(const struct kvc_method *method, uint32_t layer) {
     if ((int64_t)layer < kvc_value_int(&method->values, "skip_layers"))
         return false;
@@ -229,6 +273,10 @@ enum kvc_status kvc_policy_check_layers(const struct kvc_policy *policy, uint32_
         const char *name = values->policy->name, *text = kvc_value_text(values, "layers"), *at = text;
         const int64_t skip = kvc_value_int(values, "skip_layers");
         unsigned long from, to;
+        const struct kvc_value *budget = find_value(values, "budget");
+        if (budget && budget->each && budget->each_count != layers)
+            return kvc_fail(error, KVC_USAGE, "policy %s: budget=%.60s: %u budgets; must be 1 or %u, one per layer",
+                            name, budget->text, budget->each_count, layers);
         if (skip >= layers)
             return kvc_fail(error, KVC_USAGE, "policy %s: skip_layers=%lld: must be 0 to %u; there are %u layers", name,
                             (long long)skip, layers - 1, layers);

@@ -91,7 +91,8 @@ static enum kvc_status run_method(struct kvc_stage *defaults, size_t i, stage_fn
     struct kvc_stage stage = kvc_stage_of_method(defaults, i, observes);
     KVC_ASSERT(i < defaults->session->policy->count && defaults->session->use[i].acts[defaults->layer]);
     struct kvc_error cause = {KVC_OK, ""};
-    const enum kvc_status status = run(&stage, &method->values, &cause);
+    const struct kvc_values values = kvc_method_values(method, defaults->layer);
+    const enum kvc_status status = run(&stage, &values, &cause);
     defaults->chosen = stage.chosen;
     defaults->mean_value = stage.mean_value;
     if (status == KVC_OK)

@@ -26,8 +26,8 @@ extern "C" {
 enum kvc_option_kind {
     KVC_OPTION_INT,    /**< a whole number, minimum to maximum */
     KVC_OPTION_REAL,   /**< a number, minimum to maximum */
-    KVC_OPTION_BUDGET, /**< tokens: a number, a percentage of the prompt ("10%"), or either of them split ("split:512")
-                        */
+    KVC_OPTION_BUDGET, /**< tokens: a number, or a percentage of the prompt ("10%"); either may be split ("split:512").
+                        * The option `budget` may have one for each layer ("64/32"). */
     KVC_OPTION_CHOICE, /**< one of `choices` */
     KVC_OPTION_TEXT    /**< a text; in a policy string, a text with ',' or '+' needs double quotes */
 };

@@ -145,7 +145,7 @@ static struct kvc_replay *run_prompt(const char *spec, const struct shape *shape
     for (uint32_t l = 0; l < g->layers; l++) {
         if (strstr(spec, "dapq") && prompt > 96)
             FINE(kvc_replay_pseudo(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), 32, &error));
-        if (strstr(spec, "kvzip") && prompt > 96)
+        if ((strstr(spec, "kvzip") || strstr(spec, "kvcompose")) && prompt > 96)
             FINE(kvc_replay_pseudo(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), prompt, &error));
         const char *chunk = strstr(spec, "chunk=");
         const uint32_t Z = chunk ? (uint32_t)atoi(chunk + 6) : prompt;
@@ -264,13 +264,17 @@ static void test_drawn(void **state) {
             1 + below(&random, below(&random, 2) ? 300 : 10),
             false};
         const uint32_t prompt = 20 + below(&random, 900);
-        char spec[200] = "";
+        char spec[400] = "";
         for (unsigned kind = 0; kind < 3; kind++) {
             const char *method = methods[kind][below(&random, 13)];
-            const size_t used = strlen(spec);
-            if (kinds >> kind & 1)
-                snprintf(spec + used, sizeof spec - used, "%s%s%cbudget=%u", used ? "+" : "", method,
-                         strchr(method, ':') ? ',' : ':', 20 + below(&random, 300));
+            const uint32_t budgets = below(&random, 3) ? 1 : shape.geometry.layers;
+            const char *between = strchr(method, ':') ? "," : ":";
+            if (!(kinds >> kind & 1))
+                continue;
+            snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s%s", spec[0] ? "+" : "", method);
+            for (uint32_t i = 0; i < budgets; i++)
+                snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s%s%u", i ? "/" : between,
+                         i ? "" : "budget=", 20 + below(&random, 300));
         }
         struct kvc_estimate estimate;
         if (kvc_estimate(engine, spec, &shape.geometry, 8, kvc_entry_types(shape.type), prompt, 0, &estimate, &error) !=

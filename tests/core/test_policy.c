@@ -117,6 +117,16 @@ static void test_ranges(void **state) {
     REFUSED("window:budget=101%", "budget=101%");
     REFUSED("window:budget=%", "budget=%");
     REFUSED("window:budget=-1%", "budget=-1%");
+    REFUSED("snapkv:budget=64/32/64", "budget=32", "window=32");
+    REFUSED("snapkv:budget=64/", "budget=64/", "for each layer");
+    REFUSED("snapkv:budget=/64", "budget=/64", "for each layer");
+    REFUSED("snapkv:budget=64/1.5", "budget=64/1.5", "for each layer");
+    REFUSED("snapkv:budget=64/10%", "budget=64/10%", "for each a share");
+    REFUSED("snapkv:budget=10%/101%", "budget=10%/101%", "for each a share");
+    REFUSED("snapkv:budget=2147483648/64", "budget=2147483648/64", "for each layer");
+    REFUSED("cake:budget=64/64", "budget=64/64", "one budget");
+    REFUSED("pyramidkv:budget=64/64", "budget=64/64", "one budget");
+    REFUSED("take:budget=64,warmup_budget=64/64", "warmup_budget=64/64", "whole number");
     REFUSED("snapkv:budget=64,kernel=4", "kernel=4", "odd");
     REFUSED("snapkv:budget=64,kernel=0", "kernel=0");
     REFUSED("snapkv:budget=64,window=0", "window=0");

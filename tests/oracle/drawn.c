@@ -53,8 +53,53 @@ static void draw_layers(struct drawn *d, uint32_t least) {
 static void begin(struct drawn *d, const char *name, uint32_t least) {
     d->budget = between(least, least + 70);
     d->share = drawn_below(4) ? 0 : ONE_OF(1, 10, 33, 50, 100);
-    drawn_say(d, "%s:budget=%u%s", name, d->share ? d->share : d->budget, d->share ? "%" : "");
+    const bool each = !d->both && d->layers > 1 && strcmp(name, "cake") && strcmp(name, "pyramidkv") && !drawn_below(4);
+    drawn_say(d, "%s:budget=", name);
+    if (!each)
+        drawn_say(d, "%u%s", d->share ? d->share : d->budget, d->share ? "%" : "");
+    for (uint32_t l = 0; l < d->layers && each; l++) {
+        d->each[l] = d->share ? ONE_OF(1, 10, 33, 50, 100) : between(least, least + 70);
+        d->budget = !d->share && (l == 0 || d->each[l] < d->budget) ? d->each[l] : d->budget;
+        drawn_say(d, "%s%u%s", l ? "/" : "", d->each[l], d->share ? "%" : "");
+    }
     draw_layers(d, 1);
+}
+
+/* ---- budgets per layer: the plan receives the budget of the layer before each moment ---- */
+
+static struct drawn *with_budget(const void *p, uint32_t layer) {
+    struct drawn *d = (struct drawn *)(uintptr_t)p;
+    const uint32_t budget = d->each[layer];
+    uint32_t *const budgets[] = {&d->plan.budget, &d->plan.decode_budget, &d->scores.budget,
+                                 &d->mass.budget, &d->entries.budget,     &d->select.budget};
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++)
+        if (*budgets[i] != UINT32_MAX && !d->share) /* otherwise the stage is not the method's */
+            *budgets[i] = budget;
+    if (d->share)
+        d->plan.share = d->scores.share = d->mass.share = d->entries.share = d->select.share = budget;
+    return d;
+}
+
+static void each_prompt(const struct moment *m, const void *p) {
+    const struct drawn *d = with_budget(p, m->layer);
+    d->one.prompt(m, d->one.plan);
+}
+
+static void each_step(const struct moment *m, const void *p) {
+    const struct drawn *d = with_budget(p, m->layer);
+    d->one.step(m, d->one.plan);
+}
+
+static bool each_select(const struct moment *m, uint32_t h, bool *read, float *alpha, const void *p) {
+    const struct drawn *d = with_budget(p, m->layer);
+    return d->one.select(m, h, read, alpha, d->one.plan);
+}
+
+static void use(struct drawn *d, const struct side *side) {
+    d->side = d->one = *side;
+    if (d->each[0])
+        d->side = (struct side){
+            .prompt = each_prompt, .step = each_step, .plan = d, .select = side->select ? each_select : NULL};
 }
 
 static uint32_t draw_kernel(struct drawn *d, bool *average) {
@@ -74,7 +119,7 @@ static void use_plan(struct drawn *d) {
     d->plan.budget = d->plan.decode_budget = d->budget;
     d->plan.share = d->share;
     d->plan.left_out = d->left_out;
-    d->side = (struct side){.prompt = oracle_prompt, .step = oracle_step, .plan = &d->plan};
+    use(d, &(struct side){.prompt = oracle_prompt, .step = oracle_step, .plan = &d->plan});
 }
 
 static void use_parts(struct drawn *d, const struct parts *parts) {
@@ -84,13 +129,13 @@ static void use_parts(struct drawn *d, const struct parts *parts) {
     d->entries.budget = d->budget;
     d->entries.share = d->share;
     d->parts = *parts;
-    d->side = (struct side){.prompt = parts_prompt, .step = parts_step, .plan = &d->parts};
+    use(d, &(struct side){.prompt = parts_prompt, .step = parts_step, .plan = &d->parts});
 }
 
 static void use_select(struct drawn *d, enum choice method) {
     d->select.method = method;
     d->select.left_out = d->left_out;
-    d->side = (struct side){.prompt = select_prompt, .step = select_step, .plan = &d->select, .select = oracle_select};
+    use(d, &(struct side){.prompt = select_prompt, .step = select_step, .plan = &d->select, .select = oracle_select});
 }
 
 /* ---- the methods ---- */

@@ -15,7 +15,8 @@ struct drawn {
     char spec[800];
     uint32_t layers, heads, kv_heads;
     uint32_t budget, share; /* `share`: a percentage of the held entries that replaces the budget; 0: no percentage */
-    uint32_t left_out;      /* one bit for each layer in which the method does not act */
+    uint32_t each[MOST_LAYERS]; /* the budget or percentage of each layer; 0: all layers have the same */
+    uint32_t left_out;          /* one bit for each layer in which the method does not act */
     bool per_head, cut_rows;
     bool both; /* a method with two stages uses both */
     struct plan plan;
@@ -26,6 +27,7 @@ struct drawn {
     struct entries_plan entries;
     struct parts parts;
     struct side side;
+    struct side one; /* with budgets per layer: the side of the plan, which holds one layer's budget */
     float file[MOST_LAYERS * MOST_LISTS];
     char path[32]; /* the file that an option names; empty: no file */
     float centres[MOST_LAYERS * MOST_HEADS * HEAD_SIZE];
