@@ -384,6 +384,15 @@ void draw_chunkkv(struct drawn *d) {
     use_parts(d, &(struct parts){.prompt = oracle_chunkkv, .prompt_plan = &d->entries});
 }
 
+void draw_block(struct drawn *d) {
+    static moment_fn *const evicts[] = {oracle_keydiff, oracle_knorm, oracle_random};
+    const uint32_t scorer = drawn_below(3), chunk = ONE_OF(1, 2, 16, 33, 16777216);
+    begin(d, "block", 1);
+    drawn_say(d, ",chunk=%u,scorer=%s", chunk, (const char *const[]){"keydiff", "knorm", "random"}[scorer]);
+    use_parts(d, &(struct parts){.prompt = evicts[scorer], .prompt_plan = &d->entries});
+    d->side.evict_after = chunk;
+}
+
 void draw_snapkv_decode(struct drawn *d) {
     d->entries.window = between(1, 40);
     d->entries.every = ONE_OF(1, 2, 7, 30);

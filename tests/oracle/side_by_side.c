@@ -61,8 +61,10 @@ struct both {
     struct kvc_replay *replay;
     struct head *heads;
     struct entry *entries; /* the entries of all heads */
-    float **keys, *out;
+    float **keys;
+    float *out; /* [layers, rows, H, d] */
     size_t key_count;
+    uint32_t before; /* entries of the layer's longest list before the turn */
 };
 
 static struct head *append_to(struct both *both, uint32_t l, uint32_t h, uint32_t row) {
@@ -85,6 +87,8 @@ static void call(struct both *both, moment_fn *keep, uint32_t l, uint32_t now, u
         most = moment.heads[h].count > most ? moment.heads[h].count : most;
     for (uint32_t row = now - turn; row < now; row++)
         most += !reaches(t, l, row);
+    if (both->side->evict_after)
+        most = both->before + turn;
     for (uint32_t h = 0; h < t->lists && turn; h++)
         moment.heads[h].held = seen_of(t, l, most);
     keep(&moment, both->side->plan);
@@ -110,23 +114,29 @@ static void forget_hidden(struct both *both, uint32_t l, uint32_t next, bool aft
 static void prompt_both(struct both *both, uint32_t from, uint32_t rows) {
     const struct tensors *t = both->t;
     struct kvc_error error;
+    const size_t wide = (size_t)t->heads * t->d;
+    uint32_t given = 0;
     for (uint32_t l = 0; l < t->layers; l++) {
-        const size_t kv = kv_at(t, l, from, 0);
-        if (kvc_replay_prompt(both->replay, l, q_row(t, l, from), t->k + kv, t->v + kv, rows, both->out, &error) !=
-            KVC_OK)
-            fail_msg("%s: %s", both->what, error.text);
-        for (uint32_t h = 0; h < t->lists; h++) {
-            struct head *head = &both->heads[l * t->lists + h];
-            for (uint32_t i = 0; i < rows; i++) {
-                if (!reaches(t, l, from + i))
-                    continue;
-                append_to(both, l, h, from + i);
-                if (i % (1 + rows / 5) == 0)
-                    compare_output(t, head, l, h, from + i, head->count, both->out + (size_t)i * t->heads * t->d,
-                                   both->what);
-            }
+        float *out = both->out + l * t->rows * wide;
+        for (; given < t->layers && (given == l || both->side->evict_after); given++) { /* chunks need all layers */
+            const size_t kv = kv_at(t, given, from, 0);
+            if (kvc_replay_prompt(both->replay, given, q_row(t, given, from), t->k + kv, t->v + kv, rows,
+                                  both->out + given * t->rows * wide, &error) != KVC_OK)
+                fail_msg("%s: %s", both->what, error.text);
         }
-        call(both, both->side->prompt, l, from + rows, rows, 0);
+        both->before = 0;
+        for (uint32_t h = 0; h < t->lists; h++)
+            if (both->heads[l * t->lists + h].count > both->before)
+                both->before = both->heads[l * t->lists + h].count;
+        for (uint32_t i = 0; i < rows; i++) {
+            for (uint32_t h = 0; h < t->lists && reaches(t, l, from + i); h++) {
+                const struct head *head = append_to(both, l, h, from + i);
+                if (i % (1 + rows / 5) == 0)
+                    compare_output(t, head, l, h, from + i, head->count, out + i * wide, both->what);
+            }
+            if (i + 1 == rows || (both->side->evict_after && (i + 1) % both->side->evict_after == 0))
+                call(both, both->side->prompt, l, from + i + 1, rows, 0);
+        }
         forget_hidden(both, l, from + rows, true);
         for (uint32_t below = 0; below <= l; below++)
             compare_lists(kvc_replay_session(both->replay), both->heads, t, below, both->what);
@@ -210,7 +220,7 @@ void side_run_turns(const struct tensors *t, const struct turn *turns, size_t tu
     const struct kvc_geometry geometry = {t->layers, t->heads, t->kv_heads, t->d};
     struct kvc_error error;
     struct kvc_session_options options;
-    struct both both = {t, side, "", NULL, NULL, NULL, NULL, NULL, 0};
+    struct both both = {.t = t, .side = side};
     snprintf(both.what, sizeof both.what, "%s, H %u/%u, d %u, prompt %u of %u, %s, %zu turns", side->spec, t->heads,
              t->kv_heads, t->d, turns[0].prompt, t->rows, kvc_type_name(side->type), turn_count);
     kvc_session_defaults(&options);
@@ -223,7 +233,7 @@ void side_run_turns(const struct tensors *t, const struct turn *turns, size_t tu
     if (t->windows && kvc_replay_windows(both.replay, t->windows, &error) != KVC_OK)
         fail_msg("%s: %s", both.what, error.text);
     both.heads = calloc(heads, sizeof *both.heads);
-    both.out = malloc((size_t)t->rows * t->heads * t->d * sizeof *both.out);
+    both.out = malloc((size_t)t->layers * t->rows * t->heads * t->d * sizeof *both.out);
     both.entries = calloc(heads * t->rows, sizeof *both.entries);
     both.keys = malloc(heads * t->rows * sizeof *both.keys);
     assert_true(both.heads && both.out && both.entries && both.keys);

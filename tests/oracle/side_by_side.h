@@ -13,8 +13,9 @@ struct side {
     const void *plan;         /* the argument `plan` of these functions */
     enum kvc_type type;
     uint32_t chunk;
-    bool per_head;     /* each query head has a list of entries, as in t->lists */
-    select_fn *select; /* NULL: a step reads all entries */
+    uint32_t evict_after; /* `prompt` evicts after every this many rows of a turn; 0: after the turn */
+    bool per_head;        /* each query head has a list of entries, as in t->lists */
+    select_fn *select;    /* NULL: a step reads all entries */
 };
 
 struct turn {
