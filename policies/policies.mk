@@ -32,6 +32,7 @@ policy_files = \
 	policies/morphkv.c \
 	policies/dapq.c \
 	policies/kvzip.c \
+	policies/kvcompose.c \
 	policies/take.c \
 	policies/tova.c \
 	policies/quest.c \

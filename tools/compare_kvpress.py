@@ -452,8 +452,62 @@ def compactor(folder, kvcull, seed, result):
     result.note = "their random projection replaced by the identity; whole chunks; nothing is rotated"
 
 
+def block(folder, kvcull, seed, result):
+    BlockPress = press(folder, "block_press", "BlockPress")
+    scorers = {"knorm": press(folder, "knorm_press", "KnormPress"),
+               "keydiff": press(folder, "keydiff_press", "KeyDiffPress")}
+    for heads, kv_heads, rows, budget, chunk in ((4, 4, 300, 60, 20), (8, 2, 411, 128, 64), (14, 2, 150, 33, 1)):
+        case = Case(seed, 2, heads, kv_heads, 32, rows, rows)
+        case.k += 0.5 * case.k[:, :1]
+        for name, Press in scorers.items():
+            ours, _ = case.replay(kvcull, f"block:budget={budget},chunk={chunk},scorer={name}")
+            for l in range(case.layers):
+                held = Held(case, l)
+                keys, states = held.entries(case.k), torch.zeros(1, rows, kv_heads)
+                positions = held.position[..., None].float().expand_as(keys).contiguous()
+                _, left = BlockPress(Press(ratio(budget, rows)), chunk).compress(held.module, states, keys, positions,
+                                                                                None, {})
+                held.position = left[..., 0].long().sort(-1).values
+                held.add_to(result, ours["steps"][0]["kept"])
+    result.note = "budgets that are multiples of the chunk, keys that do not depend on evictions"
+
+
+def kvcompose(folder, kvcull, seed, result):
+    KVComposePress = press(folder, "kvcompose_press", "KVComposePress")
+    composite = KVComposePress.compute_composite_scores
+
+    def without_first(chosen):
+        composite(chosen)
+        chosen.composite_scores_per_layer[0] = chosen.scores[0].sort(dim=-1, descending=True)[0].mean(0)
+    rows = 120
+    for heads, kv_heads, budget, mean in ((8, 2, 40, True), (4, 4, 7, True), (7, 1, 60, True), (6, 3, 30, False)):
+        case, again = (Case(seed + i, 3, heads, kv_heads, 32, rows, rows) for i in (0, 500))
+        again.q *= torch.linspace(1, 2, 3)[:, None, None, None]  # layers differ
+        for l in range(case.layers):
+            case.more |= {f"layers.{l}.pseudo_q": again.q[l].contiguous(),
+                          f"layers.{l}.pseudo_k": again.k[l].contiguous()}
+        ours, _ = case.replay(kvcull, f"kvcompose:budget={budget},mean={'on' if mean else 'off'}")
+        chosen = KVComposePress(compression_ratio=ratio(3 * budget, 3 * rows), add_mean_across_heads=mean)
+        chosen.num_layers, chosen.num_att_heads, chosen.num_kv_heads, chosen.device = 3, heads, kv_heads, "cpu"
+        chosen.num_kv_groups = case.group
+        chosen.register_context_ids(torch.zeros(1, rows))
+        for l in range(case.layers):
+            keys = torch.cat([Held(case, l).entries(case.k), Held(again, l).entries(again.k)], 2)
+            logits = again.q[l].transpose(0, 1)[None] @ keys.repeat_interleave(case.group, 1).transpose(2, 3)
+            hidden = torch.ones(rows, 2 * rows, dtype=torch.bool).triu(rows + 1)
+            weights = (logits / math.sqrt(case.d)).masked_fill(hidden, float("-inf")).softmax(-1)
+            chosen.forward_hook(types.SimpleNamespace(layer_idx=l), [], {}, [None, weights])
+        with mock.patch.object(KVComposePress, "compute_composite_scores", without_first):
+            chosen.prepare_important_masks()
+        for l in range(case.layers):
+            for h in range(kv_heads):
+                result.add(ours["steps"][0]["kept"][l][h],
+                           chosen.important_mask_per_kv_head[l][h].nonzero()[:, 0].tolist())
+    result.note = "structured, no values, the first layer like the others, repeated rows at random"
+
+
 PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "chunkkv-gated", "expected",
-           "criticalkv", "compactor", "kvzip")
+           "criticalkv", "compactor", "kvzip", "block", "kvcompose")
 
 
 def main():

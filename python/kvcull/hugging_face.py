@@ -29,7 +29,7 @@ from .policy import Policy
 from .replay import Replay, _engine
 
 NAME = "kvcull_press"  # name of this attention in transformers' list
-ADDS_ROWS = ("dapq", "kvzip")  # methods that use the queries of rows that they add to the prompt
+ADDS_ROWS = ("dapq", "kvzip", "kvcompose")  # methods that use the queries of rows that they add to the prompt
 MARK = "@@kvcull-question@@"  # divides a conversation into context and question
 
 

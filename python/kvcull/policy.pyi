@@ -53,14 +53,14 @@ def full(
 ) -> Policy: ...
 def window(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
 ) -> Policy: ...
 def streaming(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     sinks: Optional[int] = ...,
     positions: Optional[Literal['original', 'cache']] = ...,
     skip_layers: Optional[int] = ...,
@@ -69,7 +69,7 @@ def streaming(
 ) -> Policy: ...
 def random(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     recent: Optional[int] = ...,
     seed: Optional[int] = ...,
     skip_layers: Optional[int] = ...,
@@ -78,7 +78,7 @@ def random(
 ) -> Policy: ...
 def knorm(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     recent: Optional[int] = ...,
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
@@ -86,7 +86,7 @@ def knorm(
 ) -> Policy: ...
 def keydiff(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     recent: Optional[int] = ...,
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
@@ -94,7 +94,7 @@ def keydiff(
 ) -> Policy: ...
 def qfilter(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     file: Numbers,
     recent: Optional[int] = ...,
     skip_layers: Optional[int] = ...,
@@ -111,9 +111,18 @@ def dms(
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
 ) -> Policy: ...
+def block(
+    *,
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
+    chunk: Optional[int] = ...,
+    scorer: Optional[Literal['keydiff', 'knorm', 'random']] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
 def h2o(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     recent: Optional[Numbers] = ...,
     prompt: Optional[Literal['evict', 'keep']] = ...,
     per: Optional[Literal['group', 'head']] = ...,
@@ -123,7 +132,7 @@ def h2o(
 ) -> Policy: ...
 def scissorhands(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     history: Optional[int] = ...,
     recent: Optional[Numbers] = ...,
     skip_layers: Optional[int] = ...,
@@ -132,7 +141,7 @@ def scissorhands(
 ) -> Policy: ...
 def keyformer(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     recent: Optional[Numbers] = ...,
     tau_init: Optional[float] = ...,
     tau_end: Optional[float] = ...,
@@ -144,7 +153,7 @@ def keyformer(
 ) -> Policy: ...
 def snapkv(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     kernel: Optional[int] = ...,
     pooling: Optional[Literal['max', 'avg']] = ...,
@@ -155,7 +164,7 @@ def snapkv(
 ) -> Policy: ...
 def snapkv_decode(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     every: Optional[int] = ...,
     kernel: Optional[int] = ...,
@@ -166,7 +175,7 @@ def snapkv_decode(
 ) -> Policy: ...
 def rkv(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     every: Optional[int] = ...,
     kernel: Optional[int] = ...,
@@ -180,7 +189,7 @@ def rkv(
 ) -> Policy: ...
 def triattention(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     stats: Numbers,
     every: Optional[int] = ...,
     recent: Optional[int] = ...,
@@ -192,7 +201,7 @@ def triattention(
 ) -> Policy: ...
 def expected(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     sinks: Optional[int] = ...,
     future: Optional[int] = ...,
     covariance: Optional[Literal['on', 'off']] = ...,
@@ -205,7 +214,7 @@ def expected(
 ) -> Policy: ...
 def chunkkv(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     chunk: Optional[int] = ...,
     scorer: Optional[Literal['snapkv', 'knorm', 'keydiff', 'random']] = ...,
@@ -217,7 +226,7 @@ def chunkkv(
 ) -> Policy: ...
 def criticalkv(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     scorer: Optional[Literal['snapkv', 'expected', 'knorm', 'keydiff', 'random']] = ...,
     first: Optional[float] = ...,
@@ -230,7 +239,7 @@ def criticalkv(
 ) -> Policy: ...
 def compactor(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     sinks: Optional[int] = ...,
     recent: Optional[int] = ...,
     chunk: Optional[int] = ...,
@@ -241,7 +250,7 @@ def compactor(
 ) -> Policy: ...
 def leverage(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     sinks: Optional[int] = ...,
     recent: Optional[int] = ...,
     skip_layers: Optional[int] = ...,
@@ -250,7 +259,7 @@ def leverage(
 ) -> Policy: ...
 def noncausal(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     sinks: Optional[int] = ...,
     recent: Optional[int] = ...,
     chunk: Optional[int] = ...,
@@ -260,7 +269,7 @@ def noncausal(
 ) -> Policy: ...
 def pyramidkv(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     kernel: Optional[int] = ...,
     pooling: Optional[Literal['max', 'avg']] = ...,
@@ -271,7 +280,7 @@ def pyramidkv(
 ) -> Policy: ...
 def adakv(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     kernel: Optional[int] = ...,
     pooling: Optional[Literal['max', 'avg']] = ...,
@@ -282,7 +291,7 @@ def adakv(
 ) -> Policy: ...
 def cake(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     kernel: Optional[int] = ...,
     pooling: Optional[Literal['max', 'avg']] = ...,
@@ -295,7 +304,7 @@ def cake(
 ) -> Policy: ...
 def lagkv(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     sinks: Optional[int] = ...,
     lag: Optional[int] = ...,
     scoring: Optional[Literal['within', 'across']] = ...,
@@ -305,7 +314,7 @@ def lagkv(
 ) -> Policy: ...
 def fastkv(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     kernel: Optional[int] = ...,
     pooling: Optional[Literal['max', 'avg']] = ...,
@@ -317,7 +326,7 @@ def fastkv(
 ) -> Policy: ...
 def lacache(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     span: Optional[int] = ...,
     overlap: Optional[int] = ...,
     sinks: Optional[int] = ...,
@@ -339,7 +348,7 @@ def duo(
 ) -> Policy: ...
 def morphkv(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     fusion: Optional[Literal['sum', 'max']] = ...,
     every: Optional[int] = ...,
@@ -351,7 +360,7 @@ def morphkv(
 ) -> Policy: ...
 def dapq(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     pseudo: Optional[int] = ...,
     content: Optional[Literal['ends', 'tail', 'middle', 'random', 'file', 'draft']] = ...,
     head: Optional[int] = ...,
@@ -368,15 +377,24 @@ def dapq(
 ) -> Policy: ...
 def kvzip(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     floor: Optional[float] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
+def kvcompose(
+    *,
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
+    least: Optional[int] = ...,
+    mean: Optional[Literal['on', 'off']] = ...,
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
 ) -> Policy: ...
 def take(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     warmup_budget: Optional[Union[int, float, str]] = ...,
     warmup_layers: Optional[int] = ...,
     chunk: Optional[int] = ...,
@@ -397,7 +415,7 @@ def take(
 ) -> Policy: ...
 def tova(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     per: Optional[Literal['layer', 'group']] = ...,
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
@@ -405,7 +423,7 @@ def tova(
 ) -> Policy: ...
 def quest(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     page: Optional[Numbers] = ...,
     p: Optional[float] = ...,
     skip_layers: Optional[int] = ...,
@@ -414,7 +432,7 @@ def quest(
 ) -> Policy: ...
 def sparq(
     *,
-    budget: Optional[Union[int, float, str]] = ...,
+    budget: Optional[Union[int, float, str, Sequence[Union[int, float, str]]]] = ...,
     dims: Optional[int] = ...,
     topk: Optional[int] = ...,
     local: Optional[int] = ...,
@@ -426,7 +444,7 @@ def sparq(
 ) -> Policy: ...
 def hsa(
     *,
-    budget: Optional[Union[int, float, str]] = ...,
+    budget: Optional[Union[int, float, str, Sequence[Union[int, float, str]]]] = ...,
     ratio: Optional[float] = ...,
     page: Optional[int] = ...,
     dims: Optional[int] = ...,
@@ -438,7 +456,7 @@ def hsa(
 ) -> Policy: ...
 def rocketkv(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     kernel: Optional[int] = ...,
     pooling: Optional[Literal['max', 'avg']] = ...,
@@ -449,7 +467,7 @@ def rocketkv(
 ) -> Policy: ...
 def rocketkv_mt(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     kernel: Optional[int] = ...,
     pooling: Optional[Literal['max', 'avg']] = ...,
@@ -460,7 +478,7 @@ def rocketkv_mt(
 ) -> Policy: ...
 def topk(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,

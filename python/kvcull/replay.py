@@ -115,7 +115,7 @@ class Replay(Closing):
         return arrays[3]
 
     def pseudo(self, layer: int, q, k) -> None:
-        """Adds the pseudo rows of the methods dapq and kvzip. Call it before the layer's prompt: q [rows, H, d], k
+        """Adds the pseudo rows of dapq, kvzip and kvcompose. Call it before the layer's prompt: q [rows, H, d], k
         [rows, H_kv, d]."""
         arrays = [_rows(q, self.heads, self.head_size, "pseudo q"), _rows(k, self.kv_heads, self.head_size, "pseudo k")]
         if len(arrays[0]) != len(arrays[1]):
@@ -315,7 +315,7 @@ def compress(keys: Tensors, values: Tensors, queries: Optional[Tensors], policy:
     any type. queries may be only the last ones, as many as the policy uses (snapkv: its window, by default 32), or None
     if it uses none (knorm). For methods that use several layers, pass lists of such tensors, or arrays with the layers
     in front; the result is then a list, too. policy: a text, or from `kvcull.policy`. pseudo: (queries, keys) added by
-    dapq and kvzip, [batch, H or H_kv, m, d]. probes: for the method take, one tensor [batch, H, p, d] for each chunk
+    dapq, kvzip and kvcompose, [batch, H or H_kv, m, d]. probes: for the method take, one tensor [batch, H, p, d] for each chunk
     except the last. For several layers, pseudo and probes are lists. options: see `Replay`. Each sample of the batch is
     compressed separately.
     """

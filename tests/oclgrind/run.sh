@@ -94,7 +94,7 @@ done) || exit 4
 method() { # SPEC
     at=$work/$1
     mkdir "$at"
-    case $1 in kvzip*) from=$again ;; *) from=$dump ;; esac
+    case $1 in kvzip* | kvcompose*) from=$again ;; *) from=$dump ;; esac
     run="replay --kv $1 --prompt 5 --in $from -q"
     "$kvcull" $run --backend ref --out "$at/ref.json" --attn "$at/ref.out" >"$at/out" 2>&1 ||
         { echo "not ok method $1: ref: $(tail -n 1 "$at/out")"; return; }

@@ -24,6 +24,7 @@ static const struct {
     {"full", NULL},  /* the reference of every run */
     {"dapq", NULL},  /* test_dapq.c, test_methods_rows.c */
     {"kvzip", NULL}, /* test_methods_rows.c */
+    {"kvcompose", NULL},
     {"take", NULL}}; /* test_methods_take.c */
 enum { METHODS = sizeof methods / sizeof *methods };
 

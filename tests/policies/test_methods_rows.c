@@ -25,6 +25,8 @@ struct dapq {
     bool per_head;
     bool zip; /* kvzip, which adds as many pseudo rows as the turn has rows */
     double floor;
+    bool compose, mean; /* kvcompose; it also adds as many pseudo rows as the turn has rows */
+    uint32_t least;
 };
 
 /* Applies dapq to a list of `held` entries in a layer whose longest list has `most`. */
@@ -101,6 +103,104 @@ static void zip_layer(const struct tensors *t, const struct tensors *extra, cons
     }
 }
 
+/* Sets entry.score of a layer's entries to kvcompose's score, after a turn of `rows` rows that ends at `now`. */
+static void compose_scores(const struct tensors *t, const struct tensors *extra, const struct dapq *plan,
+                           enum kvc_type type, struct row_lists *lists, uint32_t l, uint32_t rows, uint32_t now) {
+    const uint32_t group = t->heads / t->lists;
+    for (uint32_t h = 0; h < t->lists; h++) {
+        struct head *head = &lists->heads[l * t->lists + h];
+        const uint32_t n = head->count;
+        float *most = calloc((size_t)group * n, sizeof *most), *s = calloc(n + rows, sizeof *s);
+        float *a = calloc(n + rows, sizeof *a);
+        assert_true(most && s && a);
+        for (uint32_t i = 0; i < rows; i++) {
+            rows_append(lists, extra, type, l, h, i);
+            for (uint32_t g = 0; g < group; g++) {
+                attend(head->entries, n + i + 1, q_row(extra, l, i) + (size_t)(h * group + g) * t->d, t->d, s, a, NULL);
+                for (uint32_t j = 0; j < n; j++)
+                    most[g * n + j] = fmaxf(most[g * n + j], a[j]);
+            }
+        }
+        head->count = n;
+        for (uint32_t j = 0; j < n; j++) {
+            float sum = 0;
+            for (uint32_t g = 0; g < group; g++)
+                sum += most[g * n + j];
+            head->entries[j].score = sum / (float)group;
+        }
+        free(most);
+        free(s);
+        free(a);
+    }
+    struct head *first = &lists->heads[l * t->lists];
+    for (uint32_t j = 0; j < first->count && plan->mean && first->count == now; j++) {
+        float sum = 0;
+        for (uint32_t h = 0; h < t->lists; h++)
+            sum += first[h].entries[j].score;
+        for (uint32_t h = 0; h < t->lists; h++)
+            first[h].entries[j].score += sum / (float)t->lists;
+    }
+}
+
+/* Returns the score of rank r in a list: the score that r others precede. */
+static float score_of_rank(const struct head *head, uint32_t r) {
+    for (uint32_t j = 0; j < head->count; j++) {
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < head->count; i++)
+            before += head->entries[i].score > head->entries[j].score ||
+                      (head->entries[i].score == head->entries[j].score && i < j);
+        if (before == r)
+            return head->entries[j].score;
+    }
+    fail_msg("no rank %u of %u", r, head->count);
+    return 0;
+}
+
+/* Gives the slots of all layers, one after the other, to the layer whose next rank is best. */
+static void compose_all(const struct tensors *t, const struct dapq *plan, struct row_lists *lists) {
+    uint32_t top[8] = {0}, most = 0, n[8] = {0};
+    float *ranks[8];
+    for (uint32_t l = 0; l < t->layers; l++) {
+        n[l] = oracle_acts(plan->left_out, l) ? lists->heads[l * t->lists].count : 0;
+        most = n[l] > most ? n[l] : most;
+        ranks[l] = calloc(n[l] + 1, sizeof *ranks[l]);
+        assert_non_null(ranks[l]);
+    }
+    const uint32_t budget = plan->share ? rows_share(most, plan->share) : plan->budget;
+    for (uint32_t l = 0; l < t->layers && most > budget; l++)
+        for (uint32_t r = 0; r < n[l]; r++) {
+            for (uint32_t h = 0; h < t->lists; h++)
+                ranks[l][r] += score_of_rank(&lists->heads[l * t->lists + h], r);
+            ranks[l][r] /= (float)t->lists;
+        }
+    for (uint32_t slot = 0; slot < budget * oracle_acting(plan->left_out, t->layers) && most > budget; slot++) {
+        uint32_t best = t->layers;
+        for (uint32_t l = 0; l < t->layers; l++) {
+            if (top[l] == n[l])
+                continue;
+            const bool must = top[l] < plan->least, best_must = best < t->layers && top[best] < plan->least;
+            if (best == t->layers || (must && !best_must) ||
+                (must == best_must && !must && ranks[l][top[l]] > ranks[best][top[best]]))
+                best = l;
+        }
+        if (best == t->layers)
+            break;
+        top[best]++;
+    }
+    for (uint32_t l = 0; l < t->layers; l++) {
+        for (uint32_t h = 0; h < t->lists && n[l] && most > budget; h++) {
+            struct head *head = &lists->heads[l * t->lists + h];
+            float *score = calloc(n[l], sizeof *score);
+            assert_non_null(score);
+            for (uint32_t j = 0; j < n[l]; j++)
+                score[j] = head->entries[j].score;
+            rows_keep_top(head, score, top[l]);
+            free(score);
+        }
+        free(ranks[l]);
+    }
+}
+
 /* The last row's output of each group's first head: the prompt's own rows never see pseudo entries. */
 static void check_last(const struct tensors *t, const struct head *head, uint32_t l, uint32_t h, uint32_t row,
                        const float *out) {
@@ -128,6 +228,9 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
     if (plan->zip)
         snprintf(spec, sizeof spec, "kvzip:budget=%u%s,floor=%g", plan->share ? plan->share : plan->budget,
                  plan->share ? "%" : "", plan->floor);
+    if (plan->compose)
+        snprintf(spec, sizeof spec, "kvcompose:budget=%u%s,least=%u,mean=%s", plan->share ? plan->share : plan->budget,
+                 plan->share ? "%" : "", plan->least, plan->mean ? "on" : "off");
     rows_add_layers(spec, sizeof spec, plan->left_out, t->layers);
     rows_add_decode(spec, sizeof spec, steps->decode);
     if (steps->select)
@@ -139,7 +242,7 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
         now += rows;
         for (uint32_t l = 0; l < t->layers; l++)
             SPEC_FINE(kvc_replay_pseudo(replay, l, q_row(extra, l, 0), extra->k + kv_at(extra, l, 0, 0),
-                                        plan->zip ? rows : plan->pseudo, &error));
+                                        plan->zip || plan->compose ? rows : plan->pseudo, &error));
         for (uint32_t l = 0; l < t->layers; l++) {
             const size_t at = kv_at(t, l, from, 0);
             SPEC_FINE(kvc_replay_prompt(replay, l, q_row(t, l, from), t->k + at, t->v + at, rows, out, &error));
@@ -153,9 +256,13 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
             const uint32_t most = rows_longest(t, &lists, l);
             if (plan->zip && oracle_acts(plan->left_out, l))
                 zip_layer(t, extra, plan, type, &lists, l, most, rows);
-            for (uint32_t h = 0; h < t->lists && !plan->zip && oracle_acts(plan->left_out, l); h++)
+            if (plan->compose && oracle_acts(plan->left_out, l))
+                compose_scores(t, extra, plan, type, &lists, l, rows, now);
+            for (uint32_t h = 0; h < t->lists && !plan->zip && !plan->compose && oracle_acts(plan->left_out, l); h++)
                 dapq_list(t, extra, plan, type, &lists, l, h, most);
         }
+        if (plan->compose)
+            compose_all(t, plan, &lists);
         rows_note_after(t, &lists);
         rows_compare(kvc_replay_session(replay), t, lists.heads, spec, "prompt");
         rows_run_steps(replay, t, &lists, steps, type, now, now + turns[k].steps, out, spec);
@@ -253,6 +360,31 @@ static void test_kvzip(void **state) {
         }
 }
 
+/* ---- kvcompose ---- */
+
+static void test_kvcompose(void **state) {
+    static const struct turn turns[] = {{50, 6}, {7, 5}, {1, 4}, {40, 6}};
+    static const struct dapq plans[] = {{.budget = 20, .compose = true, .least = 1, .mean = true},
+                                        {.budget = 49, .compose = true, .least = 30},
+                                        {.share = 30, .compose = true, .least = 5, .mean = true},
+                                        {.budget = 4, .compose = true, .least = 4, .mean = true, .left_out = 2}};
+    static const struct select_plan hsa = {HSA, .page = 2, .dims = 4, .topk = 9};
+    (void)state;
+    for (size_t i = 0; i < ROWS_SHAPES; i += kvc_test_thinned() ? 4 : 1)
+        for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
+            struct tensors t =
+                make_tensors((enum kind)((i + p) % KINDS), 31 + i, 4, rows_shapes[i][0], rows_shapes[i][1], 8, 119);
+            struct tensors extra = make_tensors((enum kind)((i + p) % KINDS), 9 + i, 4, t.heads, t.kv_heads, t.d, 50);
+            for (uint32_t l = 0; l < 4; l++) /* layers differ, and the division with them */
+                for (size_t k = kv_at(&extra, l, 0, 0); k < kv_at(&extra, l + 1, 0, 0); k++)
+                    extra.k[k] *= (float)((l * 5 + 2) % 7);
+            const struct row_steps steps = {&rows_decodes[p == 2 ? 1 : 0], i % 2 ? &hsa : NULL};
+            run_dapq(&t, &extra, &plans[p], turns, 4, &steps, rows_types[(i + p) % 3], p % 2 ? 7 : 512);
+            free_tensors(&t);
+            free_tensors(&extra);
+        }
+}
+
 /* ---- tova ---- */
 
 static void test_tova(void **state) {
@@ -271,8 +403,8 @@ static void test_tova(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dapq), cmocka_unit_test(test_dapq_steps),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_dapq),       cmocka_unit_test(test_dapq_steps),
                                        cmocka_unit_test(test_dapq_turns), cmocka_unit_test(test_kvzip),
-                                       cmocka_unit_test(test_tova)};
+                                       cmocka_unit_test(test_kvcompose),  cmocka_unit_test(test_tova)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }
