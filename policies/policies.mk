@@ -21,6 +21,8 @@ policy_files = \
 	policies/expected.c \
 	policies/chunkkv.c \
 	policies/criticalkv.c \
+	policies/cam.c \
+	policies/merging.c \
 	policies/compactor.c \
 	policies/pyramidkv.c \
 	policies/adakv.c \

@@ -506,8 +506,60 @@ def kvcompose(folder, kvcull, seed, result):
     result.note = "structured, no values, the first layer like the others, repeated rows at random"
 
 
+def compare_step(case, l, kept, values, out, result):
+    """Compares the output [H, d] of the first decode step with attention over kept keys and given values [H_kv, n, d]."""
+    for h in range(case.kv_heads):
+        k = torch.cat([case.k[l, kept[h], h], case.k[l, case.prompt, h][None]])
+        v = torch.cat([values[h], case.v[l, case.prompt, h][None]])
+        own = slice(h * case.group, (h + 1) * case.group)
+        theirs = (case.q[l, case.prompt, own] @ k.T / math.sqrt(case.d)).softmax(-1) @ v
+        result.lists += 1
+        result.entries += len(kept[h])
+        result.differing += not torch.allclose(out[own], theirs, rtol=1e-4, atol=1e-5)
+
+
+def merging(folder, kvcull, seed, result):
+    MergingPress = press(folder, "merging_press", "MergingPress")
+    KnormPress = press(folder, "knorm_press", "KnormPress")
+    for heads, kv_heads, d, budget, threshold in ((4, 4, 32, 60, 0), (8, 2, 64, 130, 0.2), (7, 1, 80, 20, 0.1)):
+        case = Case(seed, 2, heads, kv_heads, d, 301, 300)
+        case.k += 0.5 * case.k[:, :1]  # a common direction, as in real keys
+        ours, outputs = case.replay(kvcull, f"knorm:budget={budget}+merging:threshold={threshold}")
+        made = MergingPress(KnormPress(), threshold)
+        for l in range(case.layers):
+            kept = ours["steps"][0]["kept"][l]
+            k, v = (tensor[l, :case.prompt].transpose(0, 1)[None] for tensor in (case.k, case.v))
+            _, merged = made.merge(k, v, torch.tensor(kept)[None])
+            compare_step(case, l, kept, [merged[0, h, kept[h]] for h in range(kv_heads)], outputs[l][0], result)
+    result.note = "outputs of the first step, to 1e-4; knorm evicts, and its choice is taken from ours"
+
+
+def cam(folder, kvcull, seed, result):
+    CAMPress = press(folder, "cam_press", "CAMPress")
+    KnormPress = press(folder, "knorm_press", "KnormPress")
+    for heads, d, budget, span in ((1, 32, 60, 32), (4, 64, 130, 7), (7, 80, 200, 1)):
+        case = Case(seed, 2, heads, 1, d, 301, 300)
+        ours, outputs = case.replay(kvcull, f"knorm:budget={budget}+cam:prompt=merge,span={span},seed={seed}")
+        for l in range(case.layers):
+            kept = ours["steps"][0]["kept"][l][0]
+            gone = [i for i in range(case.prompt) if i not in kept]
+            draws = torch.tensor([(philox((l, 0, i, 2), seed) >> 8) / 2**24 for i in gone])
+            held = Held(case, l)
+            made = CAMPress(KnormPress(), 1, budget, 0, span)
+            made.base_press.score = lambda *ignored: torch.tensor([[[float(i in kept) for i in range(case.prompt)]]])
+            made.layer_step_counts[l] = len(gone)
+            held.module.layer_idx = l
+            attentions = held.attentions(list(range(case.prompt))).sum(2).mean(1, keepdim=True)
+            made._running_attn_sum[l] = attentions
+            with mock.patch.object(torch, "bernoulli", lambda p: (draws < p).float()):
+                _, merged = made.compress(held.module, None, held.entries(case.k), held.entries(case.v).contiguous(),
+                                          attentions, {})
+            compare_step(case, l, [kept], [merged[0, 0]], outputs[l][0], result)
+    result.note = "outputs of the first step, to 1e-4; one KV head, our choice of entries, their draws replaced by ours"
+
+
 PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "chunkkv-gated", "expected",
-           "criticalkv", "compactor", "kvzip", "block", "kvcompose")
+           "criticalkv", "compactor", "kvzip", "block", "kvcompose", "merging", "cam")
 
 
 def main():

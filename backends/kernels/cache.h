@@ -202,17 +202,10 @@ KVC_DEVICE kvc_u32 kvc_indices_below(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 
 #if KVC_WORKERS == 1
     while (low < count && indices[low] < index)
         low++;
-#else
-    kvc_u32 high = count;
-    while (low < high) {
-        kvc_u32 middle = (low + high) / 2;
-        if (indices[middle] < index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-#endif
     return low;
+#else
+    return kvc_places_below(indices + low, count - low, index) + low;
+#endif
 }
 
 /* Grid: (KV heads). The workspace needs one word for each slot. */

@@ -369,20 +369,13 @@ KVC_KERNEL(weigh_scores)
 (KVC_GLOBAL const kvc_u32 *count, KVC_READS, float epsilon, KVC_SPAN(const float, factor), KVC_SPAN(float, scores),
  kvc_u32 stride) {
     kvc_u64 index = KVC_GLOBAL_ID();
-    kvc_u32 h = KVC_GROUP_ID(1), low = 0, high;
+    kvc_u32 h = KVC_GROUP_ID(1), place;
     KVC_GLOBAL const kvc_u32 *kept = read_index + (kvc_u64)h * read_stride;
     KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + index;
     if (index >= count[h])
         return;
-    high = read_count[h];
-    while (low < high) {
-        kvc_u32 middle = low + (high - low) / 2;
-        if (kept[middle] < index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    if (low < read_count[h] && kept[low] == index)
+    place = kvc_places_below(kept, read_count[h], (kvc_u32)index);
+    if (place < read_count[h] && kept[place] == index)
         *score = kvc_infinity();
     else
         *score = (*score + epsilon) * factor_buffer[factor_offset + (kvc_u64)h * stride + index];

@@ -96,6 +96,19 @@ KVC_DEVICE KVC_GLOBAL float *kvc_head_column(const struct kvc_head_view *head, k
     return head->state + (kvc_u64)column * head->slots;
 }
 
+/* Returns how many of the ascending indices [count] are below `index`. */
+KVC_DEVICE kvc_u32 kvc_places_below(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 count, kvc_u32 index) {
+    kvc_u32 low = 0, high = count;
+    while (low < high) {
+        kvc_u32 middle = low + (high - low) / 2;
+        if (indices[middle] < index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* The entries of one head that a query may see, numbered 0 .. places - 1: the head's own indices, or the indices of a
  * read list. Some of them may be masked. */
 struct kvc_query_view {

@@ -67,6 +67,12 @@ void kvc_offload_lag_scores(struct kvc_device *device, const struct kvc_lag_scor
     kvc_launch_items(kvc_offload_of(device), &order, most, heads, 1);
 }
 
+void kvc_offload_entry_lengths(struct kvc_offload *offload, const struct kvc_lists *lists, struct kvc_span lengths,
+                               uint32_t stride) {
+    const struct kvc_entry_scores args = {.lists = lists, .scores = lengths, .stride = stride};
+    score_entries(offload, &args, KVC_ENTRIES_LENGTH, args.filter);
+}
+
 /* Computes M and L of the softmax of each row of values, and writes them to totals. A KV head has `group` rows. */
 void kvc_offload_index_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group,
                               uint32_t first, struct kvc_span values, uint32_t stride, struct kvc_span totals) {
@@ -101,8 +107,7 @@ void kvc_offload_mix_redundancy(struct kvc_device *device, const struct kvc_mix_
     const struct kvc_span length = {workspace, 0}, mean = {workspace, (size_t)one * 4};
     const struct kvc_span found = {workspace, (size_t)one * 8}, totals = {workspace, (size_t)one * 12};
     const struct kvc_span keys = {workspace, (size_t)(one * 12 + 8ull * heads)}, none = {NULL, 0};
-    const struct kvc_entry_scores lengths = {.lists = lists, .scores = length, .stride = args->stride};
-    score_entries(kvc_offload_of(device), &lengths, KVC_ENTRIES_LENGTH, lengths.filter);
+    kvc_offload_entry_lengths(kvc_offload_of(device), lists, length, args->stride);
     kvc_offload_entry_keys(kvc_offload_of(device), lists, none, none, 0, keys);
     KVC_PUSH(&last, lists->count, args->threshold, keys, most, d, length, found, args->stride);
     kvc_launch_groups(kvc_offload_of(device), &last, (most + teams - 1) / teams, heads, 1);

@@ -173,9 +173,15 @@ uint32_t kvc_offload_most_slots(const struct kvc_lists *lists);
 /* Returns an upper bound for the entries of a head in the view, or in the list if view is NULL. */
 uint64_t kvc_offload_most_places(const struct kvc_lists *lists, const struct kvc_read_list *view);
 
-/* index_totals computes the maximum and the sum of exponentials of each row of `values` and writes both to totals
- * [rows, 2]. A row has one value per index, and a KV head has `group` rows. entry_keys writes the keys as floats [H_kv,
- * most slots, d], rotated back by cosine and sine if these are given. */
+/* Number of kept entries whose values merge_values computes at a time. */
+#define KVC_MERGE_PLACES 4096u
+
+/* entry_lengths writes the lengths of the keys [H_kv, stride]. index_totals computes the maximum and the sum of
+ * exponentials of each row of `values` and writes both to totals [rows, 2]. A row has one value per index, and a KV
+ * head has `group` rows. entry_keys writes the keys as floats [H_kv, most slots, d], rotated back by cosine and sine if
+ * these are given. */
+void kvc_offload_entry_lengths(struct kvc_offload *offload, const struct kvc_lists *lists, struct kvc_span lengths,
+                               uint32_t stride);
 void kvc_offload_index_totals(struct kvc_offload *offload, const struct kvc_lists *lists, uint32_t group,
                               uint32_t first, struct kvc_span values, uint32_t stride, struct kvc_span totals);
 void kvc_offload_entry_keys(struct kvc_offload *offload, const struct kvc_lists *lists, struct kvc_span cosine,

@@ -14,8 +14,8 @@ static uint64_t of_probabilities(const struct kvc_offload *offload, uint64_t row
     return (rows + 127) / 128 * least + (offload->largest < packed ? offload->largest : packed);
 }
 
-/* Returns the workspace that attention.c, cache.c, scores.c, entries.c, series.c, pages.c and select.c need for one
- * row. */
+/* Returns the workspace that attention.c, cache.c, scores.c, entries.c, merge.c, series.c, pages.c and select.c need
+ * for one row. */
 static uint64_t of_lists(const struct kvc_step_shape *s) {
     const uint64_t slots = s->lists->host_base[s->lists->kv_heads], kv_heads = s->lists->kv_heads, d = s->head_size;
     const uint64_t places = kvc_max_u64(kvc_offload_most_slots(s->lists), s->places),
@@ -27,6 +27,9 @@ static uint64_t of_lists(const struct kvc_step_shape *s) {
     words = kvc_max_u64(words, kv_heads * kvc_max_u64(1, s->lists->columns) * tiles * 2);
     if (s->compares) /* entries.c; its strides are the number of slots, rounded up to whole tiles */
         words = kvc_max_u64(words, kv_heads * (3 * (tiles + 1) * KVC_TILE + 2 + places * d));
+    if (s->merges) /* merge.c; the same strides */
+        words = kvc_max_u64(
+            words, kv_heads * kvc_max_u64((tiles + 1) * KVC_TILE, kvc_min_u64(places, KVC_MERGE_PLACES) * (d + 1)));
     if (s->series) /* series.c; it has the same strides */
         words = kvc_max_u64(words, s->heads * ((tiles + 1) * KVC_TILE + 2) + kv_heads * places * (d / 2));
     if (s->places) {

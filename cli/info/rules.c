@@ -119,4 +119,8 @@ const struct info_rule info_rules[] = {
      "take, one layer chooses for all lower layers. If this layer has a sliding window and a lower layer attends "
      "further back, it chooses among all entries that it holds, expired ones included. Layers with sliding windows "
      "then drop the expired entries of this choice."},
+    {"Values stay",
+     "as they were stored. The exceptions are merging and cam. They have no stage: joined with other methods, they "
+     "change values of entries that are kept, before each eviction of these methods but not when entries expire. The "
+     "new values are rounded to the cache's type."},
     {NULL, NULL}};

@@ -183,6 +183,9 @@ static int specs_fill(const struct cli_command *command, const struct verify_arg
                                          "adakv:budget=split:%llu+quest:budget=split:%llu,page=auto",
                                          "lacache:budget=%llu,span=2,sinks=4,positions=cache+hsa:budget=%llu",
                                          "rocketkv-mt:budget=%llu+keyformer:budget=%llu",
+                                         "tova:budget=%llu+merging",
+                                         "adakv:budget=%llu+snapkv-decode:budget=%llu,every=5+merging",
+                                         "h2o:budget=%llu+cam:prompt=merge,span=5",
                                          "dapq:budget=%llu,kernel=5+hsa:budget=%llu+tova:budget=%llu"};
     bool all = a->specs.count == 0;
     const struct kvc_policy_class *policy;

@@ -128,6 +128,7 @@ struct kvc_step_shape {
     uint32_t rows, heads, head_size, places; /* `places`: stride of the read lists; 0: every entry is read */
     bool rotates;                            /* keys are rotated to cache positions */
     bool compares;                           /* keys are compared with each other (mix_redundancy) */
+    bool merges;                             /* values are merged (merge_similar, merge_values) */
     bool series;                             /* keys are scored by statistics of all queries (series_scores) */
 };
 

@@ -1,13 +1,13 @@
 /* evict.c - evicts entries by scores, indices, positions or a plan, and frees empty blocks. Every eviction calls
- * evict_unkept, which updates the lists and then all data that depends on indices: the select method's view, and keys
- * that are rotated by their index. */
+ * evict_unkept, which lets methods merge values, updates the lists and then all data that depends on indices: the
+ * select method's view, and keys that are rotated by their index. */
 #include "core/engine/evict.h"
 
 #include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "core/base/log.h"
 #include "core/engine/expired.h"
-#include "core/stage/stage.h"
+#include "core/stage/stage_call.h"
 
 #include <stdlib.h>
 
@@ -55,6 +55,9 @@ static enum kvc_status evict_unkept(struct kvc_stage *stage, const struct kvc_re
     struct kvc_session *session = stage->session;
     struct kvc_device *device = session->runner->device;
     enum kvc_status status = kvc_cache_make_order(&session->cache, stage->layer, error);
+    if (status != KVC_OK)
+        return status;
+    status = kvc_stage_call_evicts(stage, kept, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_span to = session->in_prompt ? none : session->evictions.counts;

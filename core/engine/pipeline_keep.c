@@ -46,6 +46,18 @@ bool kvc_pipeline_decides(const struct kvc_session *session, uint32_t rank) {
     return false;
 }
 
+/* Applies the choice of the chunk stage of another rank's layer, the decider, to one of this rank's layers. */
+static enum kvc_status keep_received(struct kvc_session *session, uint32_t decider, uint32_t layer,
+                                     const int32_t *const *positions, const size_t *counts, struct kvc_error *error) {
+    struct kvc_stage defaults = kvc_stage_make(session, decider);
+    const struct kvc_method *method = kvc_policy_owner(session->policy, KVC_STAGE_CHUNK);
+    defaults.decides = kvc_stage_decides(session, decider);
+    KVC_ASSERT(method);
+    struct kvc_stage stage = kvc_stage_of_method(&defaults, (size_t)(method - session->policy->method), false);
+    const enum kvc_status status = kvc_stage_layer(&stage, layer, error);
+    return status == KVC_OK ? kvc_stage_keep_positions(&stage, positions, counts, error) : status;
+}
+
 /* Applies a choice that another rank has noted, if this rank has the layer. */
 static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet *packet, struct kvc_error *error) {
     const uint32_t layer = (uint32_t)kvc_packet_get_number(packet), lists = (uint32_t)kvc_packet_get_number(packet);
@@ -59,7 +71,7 @@ static enum kvc_status keep_noted(struct kvc_session *session, struct kvc_packet
     if (status != KVC_OK)
         status = kvc_fail(error, KVC_RESOURCE, "session: no memory for the positions of %u lists", lists);
     else if (kvc_network_has(session->runner->network, layer))
-        status = kvc_stage_keep_received(session, decider_of(session, layer), layer, positions, counts, error);
+        status = keep_received(session, decider_of(session, layer), layer, positions, counts, error);
     free(positions);
     free(counts);
     return status;

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define ARRAYS 2u /* arrays of scores; no method's decode stage uses more */
+#define ARRAYS 2u /* arrays of scores; no method's decode stage uses more, and no merging of values */
 
 /* Reserves buffers for the scores and kept indices of a decode stage. */
 static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error *error) {
@@ -48,6 +48,7 @@ static enum kvc_status prepare_device(struct kvc_session *session, uint32_t laye
                                          .head_size = g->head_size,
                                          .places = places,
                                          .rotates = kvc_policy_cache_positions(session->policy, layer) != NULL,
+                                         .merges = kvc_policy_merges(session->policy, layer),
                                          .compares = method && method->policy->compares_keys};
     return session->runner->device->ops->prepare(session->runner->device, &shape, error);
 }

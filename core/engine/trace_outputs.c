@@ -481,6 +481,20 @@ void kvc_trace_output_norms(struct kvc_trace *trace, const struct kvc_output_nor
                args->stride);
 }
 
+void kvc_trace_merge_similar(struct kvc_trace *trace, const struct kvc_merge_similar *args) {
+    put_scores(trace, WORDS("merge_similar", "targets"), args->lists, args->targets, 1, args->stride);
+    put_scores(trace, FLOATS("merge_similar", "weights"), args->lists, args->weights, 1, args->stride);
+}
+
+void kvc_trace_merge_following(struct kvc_trace *trace, const struct kvc_merge_following *args) {
+    put_scores(trace, WORDS("merge_following", "targets"), args->lists, args->targets, 1, args->stride);
+    put_scores(trace, FLOATS("merge_following", "weights"), args->lists, args->weights, 1, args->stride);
+}
+
+void kvc_trace_merge_values(struct kvc_trace *trace, const struct kvc_merge_values *args) {
+    put_entries(trace, "merge_values", args->lists, NULL);
+}
+
 void kvc_trace_query_moments(struct kvc_trace *trace, const struct kvc_query_moments *args) {
     put_words(trace, FLOATS("query_moments", "sums"), args->sums, args->heads,
               (args->head_size + (size_t)1) * args->head_size);

@@ -112,6 +112,8 @@ uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer);
 uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size);
 /* Returns the method that rotates a layer's keys to their cache positions, or NULL. */
 const struct kvc_method *kvc_policy_cache_positions(const struct kvc_policy *policy, uint32_t layer);
+/* Returns true if a method merges values in the layer before entries are evicted. */
+bool kvc_policy_merges(const struct kvc_policy *policy, uint32_t layer);
 uint32_t kvc_policy_surplus(const struct kvc_policy *policy, uint32_t layer);
 /* Returns the number of lists of entries in a layer: one per KV head, or one per query head. */
 uint32_t kvc_policy_heads(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry);

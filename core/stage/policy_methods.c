@@ -43,6 +43,13 @@ const struct kvc_method *kvc_policy_cache_positions(const struct kvc_policy *pol
     return NULL;
 }
 
+bool kvc_policy_merges(const struct kvc_policy *policy, uint32_t layer) {
+    for (size_t i = 0; i < policy->count; i++)
+        if (policy->method[i].policy->evicts && kvc_method_acts(&policy->method[i], layer))
+            return true;
+    return false;
+}
+
 uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size) {
     return kvc_policy_columns(policy, layer) + (kvc_policy_cache_positions(policy, layer) ? head_size : 0);
 }

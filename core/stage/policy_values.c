@@ -187,8 +187,10 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
             text += sizeof split - 1;
             length -= sizeof split - 1;
         }
-        if (read_budget(text, length, option, value))
+        if (read_budget(text, length, option, value)) {
+            value->real = value->split && !value->share ? 0 : value->real;
             return KVC_OK;
+        }
         if (value->share)
             return wrong_value(policy, option, value, "above 0% and at most 100% of the prompt", error);
         break;
@@ -200,7 +202,7 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     const bool whole = option->kind != KVC_OPTION_REAL;
     if (kvc_decimal(text, length, &number) && number >= option->minimum && number <= option->maximum &&
         (!whole || floor(number) == number)) {
-        value->real = value->split ? 0 : number;
+        value->real = number;
         value->integer = whole ? (int64_t)number : 0;
         return KVC_OK;
     }

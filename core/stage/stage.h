@@ -28,6 +28,7 @@ struct kvc_stage {
     struct kvc_span causal_offset;     /* uint32 [queries] */
     const int32_t *host_positions;     /* [queries]; NULL in a decode step */
     const struct kvc_read_list *reads; /* the entries that the step's query read; NULL: all */
+    const struct kvc_read_list *kept;  /* before an eviction: the indices that stay; NULL: no eviction comes */
     struct kvc_scores scores[KVC_STAGE_SCORES];
     unsigned score_count;
     bool evicted;
@@ -65,6 +66,8 @@ enum kvc_status kvc_stage_check(const struct kvc_stage *stage, struct kvc_error 
 /* Also returns KVC_USAGE for scores of another stage, or of another layer of this stage. */
 enum kvc_status kvc_stage_check_scores(const struct kvc_stage *stage, const struct kvc_scores *scores,
                                        struct kvc_error *error);
+/* Returns KVC_USAGE if a mean was subtracted from the keys, so that a method must not compare whole keys. */
+enum kvc_status kvc_stage_whole_keys(const struct kvc_stage *stage, struct kvc_error *error);
 /* *at receives the index of the class's column `first` among the columns of all methods. Returns KVC_USAGE if the
  * class did not reserve columns first .. first+count-1. */
 enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,

@@ -165,18 +165,6 @@ enum kvc_status kvc_stage_call_prompt_again(struct kvc_stage *stage, struct kvc_
     return run_owner(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error);
 }
 
-enum kvc_status kvc_stage_keep_received(struct kvc_session *session, uint32_t decider, uint32_t layer,
-                                        const int32_t *const *positions, const size_t *counts,
-                                        struct kvc_error *error) {
-    struct kvc_stage defaults = kvc_stage_make(session, decider);
-    const struct kvc_method *method = kvc_policy_owner(session->policy, KVC_STAGE_CHUNK);
-    defaults.decides = kvc_stage_decides(session, decider);
-    KVC_ASSERT(method);
-    struct kvc_stage stage = kvc_stage_of_method(&defaults, (size_t)(method - session->policy->method), false);
-    const enum kvc_status status = kvc_stage_layer(&stage, layer, error);
-    return status == KVC_OK ? kvc_stage_keep_positions(&stage, positions, counts, error) : status;
-}
-
 static enum kvc_status select_by_sizes(struct kvc_stage *stage, const struct kvc_values *values,
                                        struct kvc_error *error) {
     const struct kvc_select select = values->policy->sizes(values, &stage->info);
@@ -194,7 +182,18 @@ enum kvc_status kvc_stage_call_select(struct kvc_stage *stage, struct kvc_error 
 }
 
 enum kvc_status kvc_stage_call_decode(struct kvc_stage *stage, struct kvc_error *error) {
-    return run_owner(stage, KVC_STAGE_DECODE, MEMBER(decode), false, error);
+    const enum kvc_status status = run_observers(stage, MEMBER(observe_step), error);
+    return status == KVC_OK ? run_owner(stage, KVC_STAGE_DECODE, MEMBER(decode), false, error) : status;
+}
+
+enum kvc_status kvc_stage_call_evicts(const struct kvc_stage *stage, const struct kvc_read_list *kept,
+                                      struct kvc_error *error) {
+    struct kvc_stage before = *stage;
+    before.kept = kept;
+    before.queries = 0;     /* an earlier eviction of this stage may have made their lists shorter */
+    before.score_count = 0; /* the scores of the method that evicts have been used */
+    before.evicted = false;
+    return run_observers(&before, MEMBER(evicts), error);
 }
 
 /* ---- layers ---- */

@@ -23,11 +23,12 @@ enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error 
 enum kvc_status kvc_stage_call_select(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_call_decode(struct kvc_stage *stage, struct kvc_error *error);
 
-/* For layers of other ranks in a pipeline. The first function repeats the prompt stage of such a layer, which may evict
- * from this rank's layers below it. The second applies the choice of such a layer's chunk stage for one of this rank's
- * layers. */
+/* Calls the function `evicts` of each method, before the stage evicts all indices that are not in `kept`. */
+enum kvc_status kvc_stage_call_evicts(const struct kvc_stage *stage, const struct kvc_read_list *kept,
+                                      struct kvc_error *error);
+
+/* Repeats the prompt stage of a layer that another rank of a pipeline has. The stage may evict from this rank's layers
+ * below it. */
 enum kvc_status kvc_stage_call_prompt_again(struct kvc_stage *stage, struct kvc_error *error);
-enum kvc_status kvc_stage_keep_received(struct kvc_session *session, uint32_t decider, uint32_t layer,
-                                        const int32_t *const *positions, const size_t *counts, struct kvc_error *error);
 
 #endif

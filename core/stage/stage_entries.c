@@ -13,8 +13,7 @@ static enum kvc_status per_list(const struct kvc_stage *stage, const struct kvc_
     return kvc_fail(error, KVC_USAGE, "policy: scores by keys and values are per list");
 }
 
-/* Checks that the keys are whole if a method scores by whole keys, that is, that no mean was subtracted from them. */
-static enum kvc_status whole_keys(const struct kvc_stage *stage, struct kvc_error *error) {
+enum kvc_status kvc_stage_whole_keys(const struct kvc_stage *stage, struct kvc_error *error) {
     if (!stage->session->centres)
         return KVC_OK;
     return kvc_fail(error, KVC_USAGE,
@@ -51,7 +50,7 @@ enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_k
     if ((unsigned)kind > KVC_ENTRY_FILTER)
         return kvc_fail(error, KVC_USAGE, "policy: scores of kind %u: must be a value of enum kvc_entry_kind",
                         (unsigned)kind);
-    if (kind != KVC_ENTRY_DRAW && whole_keys(stage, error) != KVC_OK)
+    if (kind != KVC_ENTRY_DRAW && kvc_stage_whole_keys(stage, error) != KVC_OK)
         return KVC_USAGE;
     const bool filters = kind == KVC_ENTRY_FILTER;
     if (filters && !stage->session->filters.buffer)
@@ -90,7 +89,7 @@ enum kvc_status kvc_stage_mix_redundancy(struct kvc_stage *stage, float threshol
                                          struct kvc_scores *scores, struct kvc_error *error) {
     enum kvc_status status = per_list(stage, scores, error);
     if (status == KVC_OK)
-        status = whole_keys(stage, error);
+        status = kvc_stage_whole_keys(stage, error);
     if (status != KVC_OK)
         return status;
     kvc_stage_device(stage)->ops->mix_redundancy(kvc_stage_device(stage),

@@ -400,6 +400,18 @@ enum kvc_status kvc_stage_view(struct kvc_stage *stage, const struct kvc_keep *k
 enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *rows, uint32_t count,
                                        struct kvc_error *error);
 
+/* ---- merging --------------------------------------------------------------------------------------------------- */
+
+/** In `evicts`: merges the value of each entry that is about to be evicted into the value of the kept entry whose key
+ * has the highest cosine, if that is at least `threshold`. The kept entry's new value is a weighted mean
+ * (docs/reference/methods/merging.md). Keys do not change. The class must have whole_keys = true. */
+enum kvc_status kvc_stage_merge_similar(struct kvc_stage *stage, float threshold, struct kvc_error *error);
+/** In `evicts`: adds the value of each entry that is about to be evicted, in equal parts, to the values of the next
+ * `span` kept entries, or does not. The probability is the entry's score divided by the mean score of these kept
+ * entries; `seed` draws (CaM; docs/reference/methods/cam.md). Overwrites the scores. */
+enum kvc_status kvc_stage_merge_following(struct kvc_stage *stage, uint32_t span, uint64_t seed,
+                                          struct kvc_scores *scores, struct kvc_error *error);
+
 /* ---- reads of a decode step ---------------------------------------------------------------------------------- */
 
 /** How a select method chooses entries. */
@@ -555,8 +567,9 @@ struct kvc_policy_class {
     uint32_t (*surplus)(const struct kvc_values *values);
     bool channels;   /**< the method reads single channels of keys or values, so it needs entries of a type that is not
                           rotated */
-    bool whole_keys; /**< the method calls kvc_stage_entry_scores with a kind other than KVC_ENTRY_DRAW, or
-                          kvc_stage_mix_redundancy: no mean is then subtracted from keys of rotated types */
+    bool whole_keys; /**< the method calls kvc_stage_entry_scores with a kind other than KVC_ENTRY_DRAW,
+                          kvc_stage_mix_redundancy or kvc_stage_merge_similar: no mean is then subtracted from keys of
+                          rotated types */
     bool compares_keys; /**< the decode stage calls kvc_stage_mix_redundancy, which needs memory before the step */
     /** Returns true if every query head has its own list of entries. */
     bool (*per_head)(const struct kvc_values *values);
@@ -585,6 +598,12 @@ struct kvc_policy_class {
     /** Observer, called after a layer's last prompt row, before the prompt stage, even if another method holds that
      * stage. It must not evict. */
     kvc_stage_fn *observe_prompt;
+    /** Observer, called in each decode step after the layer's attention, before the decode stage, even if another
+     * method holds that stage. It must not evict. */
+    kvc_stage_fn *observe_step;
+    /** Called before each eviction of the policy's methods, to merge values (kvc_stage_merge_similar). It is not called
+     * when entries expire. It must not evict, and there are no queries. */
+    kvc_stage_fn *evicts;
     kvc_stage_fn *chunk;     /**< KVC_STAGE_CHUNK, called after each chunk, layer by layer */
     kvc_stage_fn *prompt;    /**< KVC_STAGE_PROMPT */
     kvc_stage_fn *propagate; /**< KVC_STAGE_PROPAGATE */

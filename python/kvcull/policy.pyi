@@ -237,6 +237,16 @@ def criticalkv(
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
 ) -> Policy: ...
+def cam(
+    *,
+    span: Optional[int] = ...,
+    prompt: Optional[Literal['keep', 'merge']] = ...,
+    seed: Optional[int] = ...,
+) -> Policy: ...
+def merging(
+    *,
+    threshold: Optional[float] = ...,
+) -> Policy: ...
 def compactor(
     *,
     budget: Union[int, float, str, Sequence[Union[int, float, str]]],

@@ -14,6 +14,7 @@ check_PROGRAMS += \
 	tests/backends/test_ref_cache \
 	tests/backends/test_ref_entries \
 	tests/backends/test_ref_leverage \
+	tests/backends/test_ref_merge \
 	tests/backends/test_rows \
 	tests/backends/test_scores \
 	tests/backends/test_tiles

@@ -56,6 +56,9 @@ expected_scores demo expected:budget=66
 query_moments demo expected:budget=66
 output_norms demo criticalkv:budget=66,window=8
 weigh_scores demo criticalkv:budget=66,window=8
+merge_similar demo knorm:budget=66+merging
+merge_values demo knorm:budget=66+merging
+merge_following demo knorm:budget=66+cam:prompt=merge
 group_scores demo criticalkv:budget=66,window=8
 window_mass demo criticalkv:budget=66,window=8
 shares demo adakv:budget=66

@@ -91,6 +91,12 @@ static enum kvc_status no_series(const struct arguments *a, struct kvc_error *e)
 static enum kvc_status weigh(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_weigh(a->stage, &(struct kvc_keep){.tail = 4, .recent = INT64_MAX}, 1.0f, a->heads, a->lists, e);
 }
+static enum kvc_status similar(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_merge_similar(a->stage, 0.0f, e);
+}
+static enum kvc_status following(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_merge_following(a->stage, 1, 0, a->lists, e);
+}
 static enum kvc_status plan_head(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_plan(a->stage, a->info->kv_heads, (const uint32_t[]){0}, 1, e);
 }
@@ -151,6 +157,8 @@ static const struct {
              {series_heads, "scores by query statistics are per list", false},
              {no_series, "none was prepared before the step", false},
              {weigh, "scores are weighed per list", false},
+             {similar, "values are merged only before an eviction", false},
+             {following, "values are merged only before an eviction", false},
              {plan_head, "a plan of 1 indices for head", false},
              {plan_order, "planned indices must ascend, up to 39", false},
              {no_plan, "keep by a plan, but none was made", false},

@@ -58,7 +58,8 @@ operations() { # SHAPE
 # and - leaves the option out. A method for prompts is joined with one that only decodes or selects, while there are
 # both.
 small=' budget=4 window=2 kernel=3 chunk=2 page=2 history=3 pseudo=3 head=1 tsp=4 span=1 lag=2 probe=2 every=1 sinks=1
-    recent=1 stats=drawn duo:file=every-other qfilter:file=drawn dms:file=drawn lagkv:sinks=0 hsa:budget=- hsa:dims=3 hsa:topk=2 '
+    recent=1 stats=drawn duo:file=every-other qfilter:file=drawn dms:file=drawn lagkv:sinks=0
+    cam:span=2 cam:prompt=merge hsa:budget=- hsa:dims=3 hsa:topk=2 '
 "$kvcull" info methods --json | awk -v small="$small" '
     function value(key) { # the text after KEY= in `small`
         return match(small, "[ \n]" key "=[^ \n]*") ? substr(small, RSTART + length(key) + 2, RLENGTH - length(key) - 2) : ""
@@ -75,6 +76,7 @@ small=' budget=4 window=2 kernel=3 chunk=2 page=2 history=3 pseudo=3 head=1 tsp=
     /^       name / { name = spec = $3; mark = ":" }
     /^       stages / { stages = $3 $4 }
     /^           name / { add($3) }
+    /^    }/ && stages == "none" && name != "full" { spec = "knorm:budget=4+" spec } # merges what another evicts
     /^    }/ { print (stages ~ /^(prompt|chunk)$/ ? "prompt" : stages ~ /^(decode|select)$/ ? "after" : "both"), spec }
 ' >"$work/methods"
 [ "$(wc -l <"$work/methods")" -ge 20 ] || { echo 'not ok: info methods lists fewer than 20'; exit 1; }

@@ -11,6 +11,18 @@
 
 enum { MOST_LAYERS = 5, MOST_LISTS = 8, MOST_HEADS = 14, HEAD_SIZE = 8 };
 
+/* merging and cam, with the method that evicts */
+struct merge_plan {
+    struct side evicts;
+    const enum kvc_type *type;
+    uint32_t left_out;
+    bool similar; /* merging */
+    float threshold;
+    uint32_t span; /* cam */
+    uint64_t seed;
+    bool keeps_prompt;
+};
+
 struct drawn {
     char spec[800];
     uint32_t layers, heads, kv_heads;
@@ -26,6 +38,7 @@ struct drawn {
     struct select_plan select;
     struct entries_plan entries;
     struct parts parts;
+    struct merge_plan merge;
     struct side side;
     struct side one; /* with budgets per layer: the side of the plan, which holds one layer's budget */
     float file[MOST_LAYERS * MOST_LISTS];

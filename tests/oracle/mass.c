@@ -112,8 +112,7 @@ void oracle_mass_look(const struct moment *m, const void *p) {
         }
 }
 
-/* Returns the sum over all queries so far, in tiles of 256 positions. */
-static float sum_of(const struct entry *e, uint32_t now) {
+float oracle_mass_sum(const struct entry *e, uint32_t now) {
     float older = 0, tile = 0;
     for (uint32_t i = (uint32_t)e->position; i < now; i++) {
         if (i % 256 == 0 && e->low[i] != 0) {
@@ -133,7 +132,7 @@ void oracle_mass(const struct moment *m, const void *p) {
         const uint32_t first = plan->keeps_prompt ? head->after : 0;
         float *sums = zeros(head->count, sizeof *sums);
         for (uint32_t j = 0; j < head->count && head->count > first + B; j++)
-            sums[j] = sum_of(&head->entries[j], m->now);
+            sums[j] = oracle_mass_sum(&head->entries[j], m->now);
         while (head->count > first + B &&
                !(plan->keeps_prompt && m->turn)) { /* the lowest sum is evicted; among equal sums, the last entry */
             uint32_t worst = head->count;

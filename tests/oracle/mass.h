@@ -29,6 +29,8 @@ struct mass_plan { /* one method with the values of its options */
 /* oracle_mass_look records the attention of all queries of a turn or step to the entries, oracle_mass evicts by the
  * sums, and oracle_mass_step does both. */
 moment_fn oracle_mass_look, oracle_mass, oracle_mass_step;
+/* Returns the sum over all queries so far of the attention to an entry, in tiles of 256 positions. */
+float oracle_mass_sum(const struct entry *e, uint32_t now);
 moment_fn oracle_cake, oracle_fastkv; /* fastkv also records in t->kept_rows which rows reach the layers above */
 
 #endif
