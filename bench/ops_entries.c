@@ -18,6 +18,19 @@ KVC_MEASURE(entry_scores, 3, kind) {
                                                                    .stride = STRIDE});
 }
 
+KVC_MEASURE(norm_shares, 1, variant) {
+    enum { CHUNK = 16 };
+    struct kvc_lists *lists = make_lists(m, 0);
+    const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
+    (void)variant;
+    kvc_measure_counts(m, 2 * key_bytes() + ALL * 4ull, 4ull * ALL * D, "chunks of %d", CHUNK);
+    while (kvc_measure_again(m))
+        m->ops->norm_shares(
+            m->device,
+            &(struct kvc_norm_shares){
+                .lists = lists, .kind = KVC_SHARE_PRODUCT, .chunk = CHUNK, .scores = scores, .stride = STRIDE});
+}
+
 KVC_MEASURE(lag_scores, 1, variant) {
     enum { LAG = 128 };
     struct kvc_lists *lists = make_lists(m, 0);

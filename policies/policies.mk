@@ -24,11 +24,14 @@ policy_files = \
 	policies/cam.c \
 	policies/merging.c \
 	policies/compactor.c \
+	policies/cur.c \
 	policies/pyramidkv.c \
 	policies/adakv.c \
 	policies/cake.c \
 	policies/lagkv.c \
 	policies/fastkv.c \
+	policies/finch.c \
+	policies/simlayerkv.c \
 	policies/lacache.c \
 	policies/duo.c \
 	policies/morphkv.c \

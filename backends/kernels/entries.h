@@ -1,5 +1,5 @@
-/* entries.h - scores of entries that need no query: entry_scores, lag_scores, mix_redundancy, output_norms,
- * weigh_scores. */
+/* entries.h - scores of entries that need no query: entry_scores, norm_shares, lag_scores, mix_redundancy,
+ * output_norms, weigh_scores. */
 
 /* Returns the lanes of dot32(x, x) of a team's entry. If the team has no entry (x is 0), nothing is read. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_square_entry(kvc_u32 type, KVC_GLOBAL const kvc_u8 *x, kvc_u32 d) {
@@ -83,6 +83,63 @@ KVC_KERNEL(entry_direction)
     for (kvc_u32 t = 0; t < mine; t++)
         sum = kvc_plus(sum, sums_buffer[sums_offset + ((kvc_u64)h * tiles + t) * d + c], one);
     u[(kvc_u64)h * d + c] = sum;
+}
+
+/* ---- norm_shares ---- */
+
+/* Grid: (tiles of the longest head's indices, heads). Writes the squared lengths of keys or values to squares [H_kv,
+ * stride]. */
+KVC_GROUP_KERNEL(norm_squares)
+(KVC_LISTS(l), KVC_ARENA, kvc_u32 values, KVC_SPAN(float, squares), kvc_u32 stride) {
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
+    kvc_u32 h = KVC_GROUP_ID(1), first = KVC_GROUP_ID(0) * KVC_TILE;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    for (kvc_u32 from = 0; from < KVC_TILE && first + from < head.count; from += KVC_TEAMS) {
+        kvc_u32 index = first + from + KVC_LOCAL_ID() / KVC_WORKERS, here = index < head.count;
+        kvc_u32 slot = here ? kvc_head_slot(&head, index) : 0;
+        kvc_bytes x = !here    ? (kvc_bytes)0
+                      : values ? (kvc_bytes)kvc_head_value(&arena, &head, slot)
+                               : (kvc_bytes)kvc_head_key(&arena, &head, slot);
+        float square = kvc_lanes_sum(kvc_lanes_square_entry(values ? value_type : key_type, x, head_size), shared_sum);
+        if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0)
+            squares_buffer[squares_offset + (kvc_u64)h * stride + index] = square;
+    }
+}
+
+/* Returns the sum of a chunk's squares, or 1 if the list has no chunks. */
+KVC_DEVICE float kvc_chunk_total(KVC_GLOBAL const float *x, kvc_u32 first, kvc_u32 end, kvc_u32 chunk, float one) {
+    float sum = 0.0f;
+    for (kvc_u32 r = first; r < end; r++)
+        sum = kvc_plus(sum, x[r], one);
+    return chunk ? sum : 1.0f;
+}
+
+/* Grid: (chunks, or indices if there are none; heads). Replaces the squares of the first side in `scores` by scores;
+ * `squares` [H_kv, stride] has those of the values, for kinds that use both sides. */
+KVC_KERNEL(norm_shares)
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 kind, kvc_u32 chunk, KVC_GLOBAL const float *squares, KVC_SPAN(float, scores),
+ kvc_u32 stride) {
+    kvc_u32 h = KVC_GROUP_ID(1), wide = chunk ? chunk : 1, n = count[h], first, end;
+    kvc_u64 id = KVC_GLOBAL_ID();
+    KVC_GLOBAL float *x = scores_buffer + scores_offset + (kvc_u64)h * stride;
+    KVC_GLOBAL const float *y = squares + (kvc_u64)h * stride;
+    float of_x, of_y = 1.0f, one = KVC_ONE(stride);
+    if (id * wide >= n)
+        return;
+    first = (kvc_u32)id * wide;
+    end = n - first > wide ? first + wide : n;
+    of_x = kvc_chunk_total(x, first, end, chunk, one);
+    if (kind == KVC_SHARES_MEAN || kind == KVC_SHARES_PRODUCT)
+        of_y = kvc_chunk_total(y, first, end, chunk, one);
+    for (kvc_u32 r = first; r < end; r++) {
+        float a = of_x == 0.0f ? 0.0f : kvc_div(x[r], of_x);
+        if (kind == KVC_SHARES_MEAN)
+            a = (a + (of_y == 0.0f ? 0.0f : kvc_div(y[r], of_y))) * 0.5f;
+        else if (kind == KVC_SHARES_PRODUCT)
+            a = a * (of_y == 0.0f ? 0.0f : kvc_div(y[r], of_y));
+        x[r] = a;
+    }
 }
 
 /* ---- lag_scores ---- */

@@ -61,6 +61,10 @@
 #define KVC_ENTRIES_FILTER 3u
 #define KVC_ENTRIES_LENGTH 4u
 
+/* Values of enum kvc_share_kind (kvcull/policy.h). The host checks that they agree. */
+#define KVC_SHARES_MEAN 2u
+#define KVC_SHARES_PRODUCT 3u
+
 /* The values of enum kvc_score_kind (core/base/ops.h). The host checks that they agree. */
 #define KVC_UNITS_EXACT 0u
 #define KVC_UNITS_CHANNELS 1u

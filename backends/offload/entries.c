@@ -6,6 +6,8 @@
 _Static_assert(KVC_ENTRIES_DRAW == KVC_ENTRY_DRAW && KVC_ENTRIES_NORM == KVC_ENTRY_NORM &&
                    KVC_ENTRIES_APART == KVC_ENTRY_APART && KVC_ENTRIES_FILTER == KVC_ENTRY_FILTER,
                "kernels and host must number the kinds of entry_scores alike");
+_Static_assert(KVC_SHARES_MEAN == KVC_SHARE_MEAN && KVC_SHARES_PRODUCT == KVC_SHARE_PRODUCT,
+               "kernels and host must number the kinds of norm_shares alike");
 
 static void score_entries(struct kvc_offload *offload, const struct kvc_entry_scores *args, uint32_t kind,
                           struct kvc_span u) {
@@ -39,6 +41,31 @@ void kvc_offload_entry_scores(struct kvc_device *device, const struct kvc_entry_
     KVC_PUSH(&whole, lists->count, sums, tiles, u, d);
     kvc_launch_items(kvc_offload_of(device), &whole, d, lists->kv_heads, 1);
     score_entries(kvc_offload_of(device), args, KVC_ENTRIES_APART, (struct kvc_span){u, 0});
+}
+
+static void square_entries(struct kvc_offload *offload, const struct kvc_norm_shares *args, bool values,
+                           struct kvc_span squares) {
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_norm_squares);
+    KVC_PUSH(&launch, args->lists, args->lists->arena, values, squares, args->stride);
+    kvc_launch_groups(offload, &launch, (uint32_t)kvc_divide_up(kvc_offload_most_slots(args->lists), KVC_TILE),
+                      args->lists->kv_heads, 1);
+}
+
+/* The workspace holds the squared lengths of values [H_kv, stride]. */
+void kvc_offload_norm_shares(struct kvc_device *device, const struct kvc_norm_shares *args) {
+    KVC_ASSERT(kvc_offload_holds(args->scores, (uint64_t)args->lists->kv_heads * args->stride));
+    struct kvc_offload *offload = kvc_offload_of(device);
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_norm_shares);
+    struct kvc_buffer *squares =
+        kvc_offload_workspace(offload, (uint64_t)args->lists->kv_heads * args->stride * sizeof(float));
+    if (!squares)
+        return;
+    square_entries(offload, args, args->kind == KVC_SHARE_VALUES, args->scores);
+    if (args->kind >= KVC_SHARE_MEAN)
+        square_entries(offload, args, true, (struct kvc_span){squares, 0});
+    KVC_PUSH(&launch, args->lists->count, (uint32_t)args->kind, args->chunk, squares, args->scores, args->stride);
+    kvc_launch_items(offload, &launch, kvc_divide_up(kvc_offload_most_slots(args->lists), kvc_max_u32(args->chunk, 1)),
+                     args->lists->kv_heads, 1);
 }
 
 /* The workspace holds bounds [2, H_kv, parts, 2, d], then standard deviations [2, H_kv, stride]. */

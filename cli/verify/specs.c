@@ -169,6 +169,7 @@ static int specs_fill(const struct cli_command *command, const struct verify_arg
                                          "morphkv:budget=%llu,every=3",
                                          "chunkkv:budget=%llu,gate=4",
                                          "dapq:budget=%llu,kernel=5,offset=-40",
+                                         "finch:budget=%llu,window=8,chunk=24",
                                          "chunkkv:budget=%llu+snapkv-decode:budget=%llu,every=5",
                                          "expected:budget=%llu+rkv:budget=%llu,every=5",
                                          "fastkv:budget=%llu,tsp=48+h2o:budget=%llu",

@@ -1,5 +1,5 @@
 /* verify_entries.c - test cases of the operations that score entries by their keys and values: entry_scores,
- * lag_scores, mix_redundancy, and operations that also use statistics of queries. */
+ * norm_shares, lag_scores, mix_redundancy, and operations that also use statistics of queries. */
 #include <stdio.h>
 #include <string.h>
 
@@ -51,6 +51,26 @@ KVC_CASE(entry_scores, 30) {
 }
 KVC_FURTHER_CASES(entry_scores, packed, 30)
 KVC_FURTHER_CASES(entry_scores, filter, 20)
+
+KVC_INJECT(norm_shares, kvc_norm_shares, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
+KVC_CASE(norm_shares, 30) {
+    static const uint32_t chunks[] = {0, 1, 2, 7, 16, 33, 300, UINT32_MAX};
+    const enum kvc_share_kind kind = (enum kvc_share_kind)kvc_verify_range(v, KVC_SHARE_KEYS, KVC_SHARE_PRODUCT);
+    const uint32_t chunk = kvc_verify_pick(v, chunks);
+    struct entries_case c;
+    make_case(v, v->small ? 1 : 4, &c);
+    kvc_verify_describe(v, ", kind %u, chunks of %u", kind, chunk);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->norm_shares(v->device[side],
+                                          &(struct kvc_norm_shares){.lists = &c.lists.lists[side],
+                                                                    .kind = kind,
+                                                                    .chunk = chunk,
+                                                                    .scores = kvc_verify_span(c.scores, side),
+                                                                    .stride = c.stride});
+    kvc_verify_compare_scores(v, &c.lists, c.scores, c.stride);
+    kvc_verify_lists_free(v, &c.lists);
+}
+KVC_FURTHER_CASES(norm_shares, packed, 30)
 
 KVC_INJECT(lag_scores, kvc_lag_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(lag_scores, 30) {

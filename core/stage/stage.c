@@ -106,18 +106,60 @@ struct kvc_probabilities kvc_stage_rows(const struct kvc_stage *stage, uint32_t 
     return rows;
 }
 
+static void add_mass(struct kvc_stage *stage, const struct kvc_probabilities *rows, bool maxima,
+                     struct kvc_scores *scores) {
+    kvc_stage_device(stage)->ops->window_mass(
+        kvc_stage_device(stage), &(struct kvc_window_mass){.probabilities = rows,
+                                                           .scores = scores->span,
+                                                           .stride = scores->stride,
+                                                           .by_head = scores->heads != stage->info.kv_heads,
+                                                           .maxima = maxima});
+}
+
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error) {
     const enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
     if (status != KVC_OK)
         return status;
     const struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
-    kvc_stage_device(stage)->ops->window_mass(
-        kvc_stage_device(stage), &(struct kvc_window_mass){.probabilities = &rows,
-                                                           .scores = scores->span,
-                                                           .stride = scores->stride,
-                                                           .by_head = scores->heads != stage->info.kv_heads});
+    add_mass(stage, &rows, false, scores);
     return KVC_OK;
+}
+
+/* Divides the sums of the rows, [queries, H], by the number of entries that each row sees in each list. */
+static enum kvc_status count_rows(struct kvc_stage *stage, struct kvc_probabilities *rows, struct kvc_error *error) {
+    struct kvc_runner *runner = stage->session->runner;
+    const uint32_t group = rows->heads / rows->kv_heads;
+    const size_t bytes = (size_t)rows->queries * rows->heads * sizeof(float);
+    float *sums = malloc(bytes + 1);
+    enum kvc_status status = kvc_growable_reserve(runner->device, &runner->stage.totals, bytes, error);
+    if (status == KVC_OK && !sums)
+        status = kvc_fail(error, KVC_RESOURCE, "policy: no memory for the sums of %u queries", rows->queries);
+    if (status == KVC_OK) {
+        runner->device->ops->download(runner->device, sums, rows->sum, bytes);
+        for (uint32_t i = 0; i < rows->queries; i++)
+            for (uint32_t h = 0; h < rows->heads; h++) {
+                const uint32_t count = kvc_stage_lists(stage)->count[h / group], later = rows->queries - 1 - i;
+                const uint32_t seen = count > later ? count - later : 1;
+                sums[(size_t)i * rows->heads + h] = kvc_div(sums[(size_t)i * rows->heads + h], (float)seen);
+            }
+        rows->sum = kvc_growable_at(&runner->stage.totals, 0);
+        runner->device->ops->upload(runner->device, rows->sum, sums, bytes);
+    }
+    free(sums);
+    return status;
+}
+
+enum kvc_status kvc_stage_counted_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
+                                       struct kvc_error *error) {
+    enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
+    if (status != KVC_OK)
+        return status;
+    struct kvc_probabilities rows = kvc_stage_rows(stage, kvc_min_u32(window, stage->queries));
+    status = count_rows(stage, &rows, error);
+    if (status == KVC_OK)
+        add_mass(stage, &rows, false, scores);
+    return status;
 }
 
 static enum kvc_status pseudo_scores(struct kvc_stage *stage, bool maxima, struct kvc_scores *scores,
@@ -137,12 +179,7 @@ static enum kvc_status pseudo_scores(struct kvc_stage *stage, bool maxima, struc
     view.positions = kvc_growable_at(&pseudo->positions, first);
     view.causal_offset = (struct kvc_span){NULL, 0}; /* the queries that the method added see every entry */
     const struct kvc_probabilities rows = kvc_stage_rows(&view, pseudo->rows);
-    kvc_stage_device(stage)->ops->window_mass(
-        kvc_stage_device(stage), &(struct kvc_window_mass){.probabilities = &rows,
-                                                           .scores = scores->span,
-                                                           .stride = scores->stride,
-                                                           .by_head = scores->heads != stage->info.kv_heads,
-                                                           .maxima = maxima});
+    add_mass(stage, &rows, maxima, scores);
     return KVC_OK;
 }
 

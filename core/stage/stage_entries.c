@@ -67,6 +67,25 @@ enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_k
     return KVC_OK;
 }
 
+enum kvc_status kvc_stage_norm_shares(struct kvc_stage *stage, enum kvc_share_kind kind, uint32_t chunk,
+                                      struct kvc_scores *scores, struct kvc_error *error) {
+    const enum kvc_status status = per_list(stage, scores, error);
+    if (status != KVC_OK)
+        return status;
+    if ((unsigned)kind > KVC_SHARE_PRODUCT)
+        return kvc_fail(error, KVC_USAGE, "policy: shares of kind %u: must be a value of enum kvc_share_kind",
+                        (unsigned)kind);
+    if (kind != KVC_SHARE_VALUES && kvc_stage_whole_keys(stage, error) != KVC_OK)
+        return KVC_USAGE;
+    kvc_stage_device(stage)->ops->norm_shares(kvc_stage_device(stage),
+                                              &(struct kvc_norm_shares){.lists = &kvc_stage_lists(stage)->lists,
+                                                                        .kind = kind,
+                                                                        .chunk = chunk,
+                                                                        .scores = scores->span,
+                                                                        .stride = scores->stride});
+    return KVC_OK;
+}
+
 enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, uint32_t lag, bool across,
                                      struct kvc_scores *scores, struct kvc_error *error) {
     const enum kvc_status status = per_list(stage, scores, error);

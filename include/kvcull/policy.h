@@ -139,6 +139,11 @@ enum kvc_status kvc_stage_head_scores(struct kvc_stage *stage, struct kvc_scores
  * group's heads; scores per query head do not. */
 enum kvc_status kvc_stage_window_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
                                       struct kvc_error *error);
+/** Like kvc_stage_window_mass, but multiplies the probabilities of each query by the number of held entries that it
+ * sees, so that every query has the same average (Finch, arXiv:2408.00167; docs/reference/methods/finch.md). Copies the
+ * queries' sums to the host. */
+enum kvc_status kvc_stage_counted_mass(struct kvc_stage *stage, uint32_t window, struct kvc_scores *scores,
+                                       struct kvc_error *error);
 /** Sets scores to the attention mass that entries get from the rows that the class's `pseudo` added (DapQ). */
 enum kvc_status kvc_stage_pseudo_mass(struct kvc_stage *stage, struct kvc_scores *scores, struct kvc_error *error);
 /** Sets the score of each entry to the largest attention probability that any of the added rows gave it in any head of
@@ -201,6 +206,19 @@ enum kvc_status kvc_stage_prepare_filter(struct kvc_stage *stage, const float *f
  * whole partition and the entries after it get the score `lag`, more than any other. */
 enum kvc_status kvc_stage_lag_scores(struct kvc_stage *stage, uint32_t first, uint32_t lag, bool across,
                                      struct kvc_scores *scores, struct kvc_error *error);
+
+/** What kvc_stage_norm_shares compares. */
+enum kvc_share_kind {
+    KVC_SHARE_KEYS,   /**< squared lengths of keys */
+    KVC_SHARE_VALUES, /**< squared lengths of values */
+    KVC_SHARE_MEAN,   /**< the mean of both shares */
+    KVC_SHARE_PRODUCT /**< the product of both shares */
+};
+/** Sets scores per list to each entry's share of the squared lengths in its chunk (CurDKV, arXiv:2509.15038;
+ * docs/reference/methods/cur.md). A list is cut into chunks of `chunk` entries from index 0 on (the last may be
+ * shorter); with chunk 0 the squared lengths themselves are used. */
+enum kvc_status kvc_stage_norm_shares(struct kvc_stage *stage, enum kvc_share_kind kind, uint32_t chunk,
+                                      struct kvc_scores *scores, struct kvc_error *error);
 
 /** Replaces scores per list by `share * score / divisor - (1 - share) * redundancy` (R-KV, arXiv:2505.24133;
  * docs/reference/methods/rkv.md). The redundancy is a softmax over all entries of the mean cosine to the other keys;

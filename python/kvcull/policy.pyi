@@ -277,6 +277,16 @@ def noncausal(
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
 ) -> Policy: ...
+def cur(
+    *,
+    budget: Union[int, float, str],
+    sinks: Optional[int] = ...,
+    chunk: Optional[int] = ...,
+    by: Optional[Literal['product', 'mean', 'keys', 'values']] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
 def pyramidkv(
     *,
     budget: Union[int, float, str, Sequence[Union[int, float, str]]],
@@ -330,6 +340,27 @@ def fastkv(
     pooling: Optional[Literal['max', 'avg']] = ...,
     tsp_layer: Optional[int] = ...,
     tsp: Optional[int] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
+def finch(
+    *,
+    budget: Union[int, float, str],
+    window: Optional[int] = ...,
+    normalize: Optional[Literal['on', 'off']] = ...,
+    chunk: Optional[int] = ...,
+    positions: Optional[Literal['original', 'cache']] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
+def simlayerkv(
+    *,
+    sinks: Optional[int] = ...,
+    recent: Optional[int] = ...,
+    window: Optional[int] = ...,
+    threshold: Optional[float] = ...,
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,

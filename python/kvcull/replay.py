@@ -261,9 +261,10 @@ Tensors = Union[np.ndarray, "torch.Tensor", Sequence[Union[np.ndarray, "torch.Te
 QUERIES: Dict[str, Union[int, str]] = {
     "full": 0, "window": 0, "streaming": 0, "random": 0, "knorm": 0, "keydiff": 0, "qfilter": 0,
     "dms": 0, "lagkv": 0, "snapkv-decode": 0, "rkv": 0,
-    "quest": 0, "sparq": 0, "hsa": 0, "topk": 0, "rocketkv-mt": 0, "tova": 1, "scissorhands": "history",
+    "leverage": 0, "cur": 0, "quest": 0, "sparq": 0, "hsa": 0, "topk": 0, "rocketkv-mt": 0, "tova": 1, "scissorhands": "history",
     "snapkv": "window", "pyramidkv": "window", "adakv": "window", "cake": "window", "chunkkv": "window",
     "criticalkv": "window", "morphkv": "window", "rocketkv": "window",
+    "finch": "window", "simlayerkv": "window",
 }
 
 

@@ -192,8 +192,8 @@ def test_what_is_refused():
 #: Options that methods need beside their budget, with which all of them run on 700 rows.
 NEEDED = {"qfilter": "budget=300,file=drawn", "dms": "file=drawn", "sparq": "budget=300", "hsa": "budget=300", "cake": "budget=300",
           "fastkv": "budget=300", "rocketkv-mt": "budget=300"}
-#: Methods that need a file, rows that a model computes, or several layers.
-ELSEWHERE = {"triattention", "duo", "dapq", "kvzip", "lacache"}
+#: Methods that need a file, rows that a model computes, several layers, or a longer prompt.
+ELSEWHERE = {"triattention", "duo", "dapq", "kvzip", "lacache", "simlayerkv"}
 
 
 def test_which_queries_methods_look_at():

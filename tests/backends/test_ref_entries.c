@@ -81,6 +81,58 @@ static void draws(void **state) {
     OPS->arena_free(device, arena);
 }
 
+/* Chunks of 4 of 7 entries, of which the last has no length; and without chunks. */
+static void shares(void **state) {
+    enum { ROWS = 7, CHUNK = 4 };
+    struct kvc_arena *arena;
+    struct kvc_span x[2], scores = buffer(HEADS * SLOTS * 4);
+    struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
+    (void)state;
+    x[0] = values((size_t)ROWS * HEADS * D), x[1] = values((size_t)ROWS * HEADS * D);
+    memset(floats(x[0]) + (size_t)(ROWS - 1) * HEADS * D, 0, HEADS * D * sizeof(float));
+    append(&lists, ROWS, 0, x[0], x[1]);
+    for (uint32_t kind = KVC_SHARE_KEYS; kind <= KVC_SHARE_PRODUCT; kind++)
+        for (uint32_t chunk = 0; chunk <= CHUNK; chunk += CHUNK) {
+            OPS->norm_shares(device, &(struct kvc_norm_shares){.lists = &lists,
+                                                               .kind = (enum kvc_share_kind)kind,
+                                                               .chunk = chunk,
+                                                               .scores = scores,
+                                                               .stride = SLOTS});
+            for (uint32_t h = 0; h < HEADS; h++) {
+                double square[2][ROWS] = {{0}}, sum[2][2] = {{0}};
+                for (uint32_t i = 0; i < 2 * ROWS * D; i++) {
+                    const uint32_t side = i / D / ROWS, r = i / D % ROWS;
+                    square[side][r] += pow((double)row_of(x[side], r, h)[i % D], 2);
+                    sum[side][r / CHUNK] += pow((double)row_of(x[side], r, h)[i % D], 2);
+                }
+                for (uint32_t r = 0; r < ROWS; r++) {
+                    const double key = square[0][r] / (chunk ? sum[0][r / CHUNK] : 1);
+                    const double value = square[1][r] / (chunk ? sum[1][r / CHUNK] : 1);
+                    const double right[] = {key, value, (key + value) / 2, key * value};
+                    assert_near((double)floats(scores)[h * SLOTS + r], right[kind], 1e-5 * (1 + right[kind]));
+                }
+            }
+        }
+    OPS->arena_free(device, arena);
+}
+
+/* A chunk without lengths has no shares. */
+static void no_shares(void **state) {
+    struct kvc_arena *arena;
+    struct kvc_lists lists = make_lists(KVC_F32, 0, true, &arena);
+    const struct kvc_span zero = buffer((size_t)3 * HEADS * D * 4), scores = values(HEADS * SLOTS);
+    (void)state;
+    memset(floats(zero), 0, (size_t)3 * HEADS * D * 4);
+    append(&lists, 3, 0, zero, zero);
+    OPS->norm_shares(device,
+                     &(struct kvc_norm_shares){
+                         .lists = &lists, .kind = KVC_SHARE_MEAN, .chunk = 2, .scores = scores, .stride = SLOTS});
+    for (uint32_t h = 0; h < HEADS; h++)
+        for (uint32_t r = 0; r < 3; r++)
+            assert_true(floats(scores)[h * SLOTS + r] == 0.0f);
+    OPS->arena_free(device, arena);
+}
+
 /* Partitions of 2 entries after the first entry; with 8 entries: three partitions and one entry left over. */
 static void lags(void **state) {
     enum { ROWS = 8, LAG = 2 };
@@ -305,8 +357,17 @@ static void series_of_equals(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
-    const struct CMUnitTest tests[] = {
-        TEST(norms_and_directions), TEST(no_direction),    TEST(draws),   TEST(lags),   TEST(chunks),
-        TEST(redundancy),           TEST(projected_norms), TEST(weighed), TEST(series), TEST(series_of_equals)};
+    const struct CMUnitTest tests[] = {TEST(norms_and_directions),
+                                       TEST(no_direction),
+                                       TEST(draws),
+                                       TEST(shares),
+                                       TEST(no_shares),
+                                       TEST(lags),
+                                       TEST(chunks),
+                                       TEST(redundancy),
+                                       TEST(projected_norms),
+                                       TEST(weighed),
+                                       TEST(series),
+                                       TEST(series_of_equals)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

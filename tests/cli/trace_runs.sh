@@ -34,6 +34,7 @@ view_append demo rocketkv-mt:budget=66+keyformer:budget=66
 view_evict demo rocketkv-mt:budget=66+keyformer:budget=66
 accumulate demo rocketkv-mt:budget=66+keyformer:budget=66
 lag_scores demo lagkv:budget=66,sinks=2,lag=8
+norm_shares demo cur:budget=66,chunk=8
 mix_mean demo sparq:budget=66
 value_sums demo sparq:budget=66
 select_scores_reads demo sparq:budget=66

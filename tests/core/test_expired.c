@@ -178,6 +178,8 @@ static void bits_stay_within_budgets(void **state) {
             snprintf(spec, sizeof spec, "duo:file=every-other,recent=100000");
         if (strcmp(policy->name, "dms") == 0)
             snprintf(spec, sizeof spec, "dms:file=drawn,window=100000");
+        if (strcmp(policy->name, "simlayerkv") == 0)
+            snprintf(spec, sizeof spec, "simlayerkv:recent=100000,threshold=0");
         one_run(spec, 300, 20, 280);
     }
 }

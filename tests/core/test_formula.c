@@ -107,6 +107,11 @@ static const char *const specs[] = {"full",
                                     "take:budget=60,chunk=64,warmup_layers=1+lacache:budget=50,span=1,sinks=8",
                                     "take:budget=50,chunk=100+cake:budget=50",
                                     "take:budget=90,chunk=64,per=head+duo:file=%s,sinks=9,recent=40",
+                                    "finch:budget=96,chunk=50",
+                                    "simlayerkv:recent=40,threshold=0.3",
+                                    "simlayerkv:recent=40,threshold=0.3+quest:budget=60",
+                                    "simlayerkv:recent=80,threshold=0.3+morphkv:budget=60,window=20",
+                                    "simlayerkv:recent=80,threshold=0.5,layers=1+window:budget=120",
                                     ("duo:file=%s,sinks=16,recent=40,stages=prompt+"
                                      "sparq:budget=50+h2o:budget=90,stages=decode"),
                                     "window:budget=40,stages=prompt+duo:file=%s,sinks=9,recent=80+quest:budget=99"};

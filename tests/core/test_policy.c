@@ -165,6 +165,11 @@ static void test_ranges(void **state) {
     REFUSED("criticalkv:budget=64,window=0", "window=0", "scorer=snapkv");
     REFUSED("compactor:budget=12", "budget=12", "12", "sinks=8", "recent=4");
     kvc_policy_free(accepted("compactor:budget=13"));
+    REFUSED("noncausal:budget=12", "budget=12", "12", "sinks=8", "recent=4");
+    REFUSED("cur:budget=4", "budget=4", "sinks=4");
+    REFUSED("cur:budget=9,by=both", "by=both", "product|mean|keys|values");
+    REFUSED("finch:budget=32", "budget=32", "window=32");
+    REFUSED("finch:budget=64,normalize=no", "normalize=no", "on|off");
     REFUSED("lacache:budget=128", "budget=128", "sinks=128");
     REFUSED("lacache:budget=200,span=4,overlap=4", "overlap=4", "0 to 3");
     REFUSED("lacache:budget=200,span=0", "span=0");

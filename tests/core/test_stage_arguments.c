@@ -52,6 +52,9 @@ static enum kvc_status draw(const struct arguments *a, struct kvc_error *e) {
 static enum kvc_status kind(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_entry_scores(a->stage, (enum kvc_entry_kind)99, 1, a->lists, e);
 }
+static enum kvc_status share_kind(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_norm_shares(a->stage, (enum kvc_share_kind)99, 16, a->lists, e);
+}
 static enum kvc_status lag(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_lag_scores(a->stage, 0, 1, false, a->lists, e);
 }
@@ -144,6 +147,7 @@ static const struct {
              {shares, "shares need scores per list", false},
              {draw, "scores by keys and values are per list", false},
              {kind, "scores of kind 99", false},
+             {share_kind, "shares of kind 99: must be a value of enum kvc_share_kind", false},
              {lag, "partitions of 1 entries: must be at least 2", false},
              {redundancy, "scores by keys and values are per list", false},
              {chunks, "chunks of 0 entries: must be at least 1", false},

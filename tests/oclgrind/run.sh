@@ -58,7 +58,7 @@ operations() { # SHAPE
 # and - leaves the option out. A method for prompts is joined with one that only decodes or selects, while there are
 # both.
 small=' budget=4 window=2 kernel=3 chunk=2 page=2 history=3 pseudo=3 head=1 tsp=4 span=1 lag=2 probe=2 every=1 sinks=1
-    recent=1 stats=drawn duo:file=every-other qfilter:file=drawn dms:file=drawn lagkv:sinks=0
+    recent=1 stats=drawn duo:file=every-other qfilter:file=drawn dms:file=drawn lagkv:sinks=0 simlayerkv:threshold=0
     cam:span=2 cam:prompt=merge hsa:budget=- hsa:dims=3 hsa:topk=2 '
 "$kvcull" info methods --json | awk -v small="$small" '
     function value(key) { # the text after KEY= in `small`

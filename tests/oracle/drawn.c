@@ -490,6 +490,38 @@ void draw_noncausal(struct drawn *d) {
     drawn_say(d, ",chunk=%u", d->entries.chunk);
 }
 
+void draw_cur(struct drawn *d) {
+    static const char *const by[] = {"keys", "values", "mean", "product"};
+    d->entries.sinks = between(0, 9);
+    d->entries.chunk = ONE_OF(0, 1, 2, 16, 33, 65536);
+    d->entries.shares = drawn_below(4);
+    begin(d, "cur", d->entries.sinks + 1);
+    drawn_say(d, ",sinks=%u,chunk=%u,by=%s", d->entries.sinks, d->entries.chunk, by[d->entries.shares]);
+    use_parts(d, &(struct parts){.prompt = oracle_cur, .prompt_plan = &d->entries});
+}
+
+void draw_finch(struct drawn *d) {
+    d->scores.window = between(1, 40);
+    d->scores.chunk = ONE_OF(0, 1, 2, 33, 65536);
+    d->scores.plain = drawn_below(2);
+    begin(d, "finch", d->scores.window + 1);
+    drawn_say(d, ",window=%u,chunk=%u,normalize=%s", d->scores.window, d->scores.chunk, d->scores.plain ? "off" : "on");
+    use_parts(d, &(struct parts){.prompt = oracle_finch, .prompt_plan = &d->scores});
+}
+
+void draw_simlayerkv(struct drawn *d) {
+    static const double thresholds[] = {0, 0.1, 0.5, 0.9, 0.999, 1};
+    d->scores.sinks = between(0, 9);
+    d->scores.recent = between(1, 40);
+    d->scores.window = between(1, 40);
+    d->scores.share_above = thresholds[drawn_below(6)];
+    d->budget = d->scores.sinks + d->scores.recent;
+    drawn_say(d, "simlayerkv:sinks=%u,recent=%u,window=%u,threshold=%g", d->scores.sinks, d->scores.recent,
+              d->scores.window, d->scores.share_above);
+    draw_layers(d, 1);
+    use_parts(d, &(struct parts){.prompt = oracle_simlayerkv, .prompt_plan = &d->scores});
+}
+
 void draw_topk(struct drawn *d) {
     begin(d, "topk", 1);
     d->select = (struct select_plan){.budget = d->share ? 0 : d->budget, .share = d->share};

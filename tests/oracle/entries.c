@@ -117,6 +117,44 @@ void oracle_dms(const struct moment *m, const void *p) {
     }
 }
 
+/* ---- cur ---- */
+
+/* Returns an entry's share of the squared lengths in its chunk, or its own squared length without chunks. */
+static float share(const struct head *head, uint32_t j, uint32_t chunk, uint32_t d, bool value) {
+    float sum = 0, mine = 0;
+    for (uint32_t i = chunk ? j / chunk * chunk : j; i < head->count && (i == j || i / chunk == j / chunk); i++) {
+        const float *x = value ? head->entries[i].v : head->entries[i].k, square = oracle_dot(x, x, d);
+        sum += square;
+        if (i == j)
+            mine = square;
+        if (!chunk)
+            return mine;
+    }
+    return sum == 0 ? 0 : mine / sum;
+}
+
+void oracle_cur(const struct moment *m, const void *p) {
+    const struct entries_plan *plan = p;
+    const uint32_t budget = entries_budget(plan, m, plan->sinks + 1);
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
+        struct head *head = &m->heads[h];
+        if (head->count <= budget)
+            continue;
+        float *score = calloc(head->count, sizeof *score);
+        bool *kept = calloc(head->count, sizeof *kept);
+        assert_true(score && kept);
+        for (uint32_t j = 0; j < head->count; j++) {
+            const float k = share(head, j, plan->chunk, m->t->d, false), v = share(head, j, plan->chunk, m->t->d, true);
+            const float scores[] = {k, v, (k + v) / 2, k * v};
+            score[j] = scores[plan->shares];
+            kept[j] = j < plan->sinks;
+        }
+        keep_best(head, score, kept, budget);
+        free(score);
+        free(kept);
+    }
+}
+
 /* ---- lagkv ---- */
 
 /* The standard deviation over the channels of x, after each channel is scaled by its range in `next` [lag]. */

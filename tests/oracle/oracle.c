@@ -122,8 +122,9 @@ uint32_t oracle_philox(const uint32_t counter[4], uint64_t seed) {
 
 /* Computes a query's attention to n entries. All are read except those at positions before `oldest`, which still count
  * as part of the tiles. */
-static void attend_to(const struct entry *entries, uint32_t n, int64_t oldest, const float *q, uint32_t d, float *s,
-                      float *a, float *out) {
+/* The probabilities are divided by L / count instead of L. */
+static void attend_to(const struct entry *entries, uint32_t n, int64_t oldest, const float *q, uint32_t d, float count,
+                      float *s, float *a, float *out) {
     const float scale = (float)(1.0 / sqrt((double)d));
     float m[64], l[64], M = 0, L = 0;
     const uint32_t tiles = (n + 255) / 256;
@@ -164,7 +165,7 @@ static void attend_to(const struct entry *entries, uint32_t n, int64_t oldest, c
             sum[c] = fmaf(c_t, o[t * d + c], sum[c]);
     }
     for (uint32_t j = 0; j < n; j++)
-        a[j] = j < hidden ? 0 : kvc_exp(s[j] - M) / L;
+        a[j] = j < hidden ? 0 : kvc_exp(s[j] - M) / (L / count);
     for (uint32_t c = 0; out && c < d; c++)
         out[c] = sum[c] / L;
     free(o);
@@ -174,6 +175,9 @@ void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d,
     attend_within(entries, n, 0, q, d, s, a, out);
 }
 
+void attend_counted(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a) {
+    attend_to(entries, n, INT64_MIN, q, d, (float)n, s, a, NULL);
+}
 void attend_within(const struct entry *entries, uint32_t n, uint32_t window, const float *q, uint32_t d, float *s,
                    float *a, float *out) {
     const int64_t oldest = window ? (int64_t)entries[n - 1].position - window + 1 : INT64_MIN;
@@ -183,7 +187,7 @@ void attend_within(const struct entry *entries, uint32_t n, uint32_t window, con
     for (uint32_t j = 0; j < n; j++)
         if (!entries[j].unread)
             read[count++] = entries[j];
-    attend_to(read, count, oldest, q, d, s, a, out);
+    attend_to(read, count, oldest, q, d, 1, s, a, out);
     for (uint32_t j = n; j-- > 0;) { /* from the last one, so that nothing is overwritten before it has moved */
         count -= !entries[j].unread;
         s[j] = entries[j].unread ? -INFINITY : s[count];

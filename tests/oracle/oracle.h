@@ -85,6 +85,8 @@ void attend(const struct entry *entries, uint32_t n, const float *q, uint32_t d,
  * newest entry. If window is 0, the query sees all positions. */
 void attend_within(const struct entry *entries, uint32_t n, uint32_t window, const float *q, uint32_t d, float *s,
                    float *a, float *out);
+/* Like attend, but multiplies the probabilities by n, by dividing the sum of their exponentials. */
+void attend_counted(const struct entry *entries, uint32_t n, const float *q, uint32_t d, float *s, float *a);
 /* Appends row `row` of the tensors as the head's newest entry, as a cache of the type stores it. */
 void append(struct head *head, const struct tensors *t, enum kvc_type type, uint32_t l, uint32_t h, uint32_t row);
 /* Computes the sums over the group of the probabilities, or of the logits, of the query at `position` over the entries

@@ -1,4 +1,5 @@
-/* scores.h - oracles of pyramidkv, adakv, scissorhands, lacache, duo and tova, and of joined methods. */
+/* scores.h - oracles of pyramidkv, adakv, scissorhands, lacache, duo, tova, finch and simlayerkv, and of joined
+ * methods. */
 #ifndef KVC_TESTS_ORACLE_SCORES_H
 #define KVC_TESTS_ORACLE_SCORES_H
 
@@ -16,14 +17,17 @@ struct scores_plan { /* one method with the values of its options */
     uint32_t span, overlap, sinks;
     const float *scores; /* duo: [layers, H_kv] */
     float threshold;
-    bool by_group;  /* tova: each list decides for itself */
-    uint32_t apart; /* tova: one bit for each layer in which it does so because another method evicts there */
+    bool plain;         /* finch: normalize=off */
+    uint32_t chunk;     /* finch */
+    double share_above; /* simlayerkv: the threshold */
+    bool by_group;      /* tova: each list decides for itself */
+    uint32_t apart;     /* tova: one bit for each layer in which it does so because another method evicts there */
 };
 
 moment_fn oracle_pyramidkv, oracle_adakv;
 moment_fn oracle_scissorhands_look, oracle_scissorhands, oracle_scissorhands_step;
 moment_fn oracle_lacache, oracle_duo;
-moment_fn oracle_tova;
+moment_fn oracle_tova, oracle_finch, oracle_simlayerkv;
 
 /* The functions that observe the prompt, evict after it, and evict after a step, each with its plan. A NULL function
  * does nothing. */

@@ -1,5 +1,5 @@
-/* entries.c - scores of entries that need no query: the norm of a key, its direction, a random draw, lagkv's comparison
- * with later entries, and how much keys repeat each other. */
+/* entries.c - scores of entries that need no query: the norm of a key, its direction, a random draw, shares of the
+ * lengths of neighbours, lagkv's comparison with later entries, and how much keys repeat each other. */
 #include <string.h>
 
 #include "core/base/assert.h"
@@ -69,6 +69,49 @@ void KVC_REF(entry_scores)(struct kvc_device *device, const struct kvc_entry_sco
             load_key(lists, h, index, key);
             score[index] = score[index] == 0.0f ? 0.0f : -kvc_div(kvc_ref_dot(key, key + d, d), score[index]);
         }
+    }
+}
+
+/* ---- norm_shares ---- */
+
+/* Computes the share of each entry's key or value in its chunk. x [d] is scratch. */
+static void make_shares(const struct kvc_lists *lists, uint32_t h, bool values, uint32_t chunk, float *x,
+                        float *share) {
+    const uint32_t count = kvc_list_count(lists, h);
+    for (uint32_t index = 0; index < count; index++) {
+        const uint32_t slot = kvc_list_slot(lists, h, index);
+        if (values)
+            KVC_REF(load_value)(lists, h, slot, x);
+        else
+            KVC_REF(load_key)(lists, h, slot, x);
+        share[index] = kvc_ref_dot(x, x, lists->format.head_size);
+    }
+    for (uint32_t first = 0, end; first < count && chunk; first = end) {
+        float sum = 0.0f;
+        end = first + kvc_min_u32(count - first, chunk);
+        for (uint32_t index = first; index < end; index++)
+            sum = sum + share[index];
+        for (uint32_t index = first; index < end; index++)
+            share[index] = sum == 0.0f ? 0.0f : kvc_div(share[index], sum);
+    }
+}
+
+void KVC_REF(norm_shares)(struct kvc_device *device, const struct kvc_norm_shares *args) {
+    KVC_ASSERT(args->kind <= KVC_SHARE_PRODUCT);
+    const struct kvc_lists *lists = args->lists;
+    const size_t d = lists->format.head_size;
+    float *x = kvc_cpu_scratch((struct kvc_cpu *)device, 0, (d + args->stride) * sizeof *x), *other = x + d;
+    if (!x)
+        return;
+    for (uint32_t h = 0; h < lists->kv_heads; h++) {
+        float *score = scores_of(args->scores, args->stride, h);
+        make_shares(lists, h, args->kind == KVC_SHARE_VALUES, args->chunk, x, score);
+        if (args->kind < KVC_SHARE_MEAN)
+            continue;
+        make_shares(lists, h, true, args->chunk, x, other);
+        for (uint32_t index = 0; index < kvc_list_count(lists, h); index++)
+            score[index] =
+                args->kind == KVC_SHARE_MEAN ? (score[index] + other[index]) * 0.5f : score[index] * other[index];
     }
 }
 

@@ -1,5 +1,5 @@
-/* entries.h - template: scores of entries that need no query: entry_scores, lag_scores, mix_redundancy, output_norms,
- * weigh_scores. A task computes one head unless stated otherwise. */
+/* entries.h - template: scores of entries that need no query: entry_scores, norm_shares, lag_scores, mix_redundancy,
+ * output_norms, weigh_scores. A task computes one head unless stated otherwise. */
 #ifndef KVC_SIMD_SCORES_ENTRIES_H
 #define KVC_SIMD_SCORES_ENTRIES_H
 
@@ -132,6 +132,71 @@ static void entry_scores(struct kvc_device *device, const struct kvc_entry_score
     const double each = args->lists->format.head_size * (args->kind == KVC_ENTRY_APART ? 8.0 : 2.0) / LANES + 16.0;
     const double work = entries_work(args->lists, each, &job.blocks_most);
     kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, entry_scores_task, &job);
+}
+
+/* ---- norm_shares ---- */
+
+struct norm_shares_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_norm_shares *args;
+    uint32_t blocks_most;
+};
+
+struct shares_work {
+    const unsigned char **block;
+    float *other; /* [stride] */
+};
+
+static size_t lay_out_shares(const struct norm_shares_job *job, struct shares_work *work, unsigned char *base) {
+    struct bump at = {base, 0};
+    work->block = bump_take(&at, job->blocks_most * sizeof *work->block);
+    work->other = bump_take(&at, job->args->stride * sizeof *work->other);
+    return at.used;
+}
+
+/* Computes the share of each entry's key or value in its chunk. */
+static void make_shares(const struct kvc_norm_shares *args, const struct head_entries *head, bool values,
+                        float *share) {
+    const struct kvc_entry_format *format = &args->lists->format;
+    const enum kvc_type type = values ? format->value.type : format->key.type;
+    for (uint32_t index = 0; index < head->count; index++) {
+        const uint32_t slot = head_slot(head, index);
+        share[index] = dot_row(type, values ? slot_value(head, slot) : slot_key(head, slot), NULL, format->head_size);
+    }
+    for (uint32_t first = 0, end; first < head->count && args->chunk; first = end) {
+        float sum = 0.0f;
+        end = first + kvc_min_u32(head->count - first, args->chunk);
+        for (uint32_t index = first; index < end; index++)
+            sum = sum + share[index];
+        for (uint32_t index = first; index < end; index++)
+            share[index] = sum == 0.0f ? 0.0f : kvc_div(share[index], sum);
+    }
+}
+
+static void norm_shares_task(void *argument, size_t task, unsigned thread) {
+    const struct norm_shares_job *job = argument;
+    const struct kvc_norm_shares *args = job->args;
+    float *score = (float *)kvc_span_data(args->scores) + task * args->stride;
+    struct shares_work work;
+    unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, lay_out_shares(job, &work, NULL));
+    if (!scratch)
+        return;
+    lay_out_shares(job, &work, scratch);
+    const struct head_entries head = head_open(args->lists, NULL, (uint32_t)task, work.block);
+    KVC_ASSERT(head.count <= args->stride);
+    make_shares(args, &head, args->kind == KVC_SHARE_VALUES, score);
+    if (args->kind < KVC_SHARE_MEAN)
+        return;
+    make_shares(args, &head, true, work.other);
+    for (uint32_t r = 0; r < head.count; r++)
+        score[r] = args->kind == KVC_SHARE_MEAN ? (score[r] + work.other[r]) * 0.5f : score[r] * work.other[r];
+}
+
+static void norm_shares(struct kvc_device *device, const struct kvc_norm_shares *args) {
+    struct norm_shares_job job = {(struct kvc_cpu *)device, args, 0};
+    const double each = args->lists->format.head_size * 4.0 / LANES + 16.0;
+    const double work = entries_work(args->lists, each, &job.blocks_most);
+    kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, norm_shares_task, &job);
 }
 
 /* ---- lag_scores ---- */
