@@ -66,7 +66,7 @@ static uint32_t compose_columns(const struct kvc_values *values) {
 }
 
 /* As in kvzip, the pseudo tokens are the prompt's tokens once more. */
-static uint32_t compose_pseudo(const struct kvc_values *values, const struct kvc_turn *turn, uint32_t *offset,
+static uint32_t compose_pseudo(const struct kvc_values *values, const struct kvc_turn *turn, int32_t *offset,
                                int32_t *tokens) {
     struct kvcompose *state = turn->state;
     *offset = 0;
