@@ -279,7 +279,7 @@ def noncausal(
 ) -> Policy: ...
 def cur(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     sinks: Optional[int] = ...,
     chunk: Optional[int] = ...,
     by: Optional[Literal['product', 'mean', 'keys', 'values']] = ...,
@@ -346,7 +346,7 @@ def fastkv(
 ) -> Policy: ...
 def finch(
     *,
-    budget: Union[int, float, str],
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
     window: Optional[int] = ...,
     normalize: Optional[Literal['on', 'off']] = ...,
     chunk: Optional[int] = ...,
