@@ -468,7 +468,7 @@ def block(folder, kvcull, seed, result):
                 _, left = BlockPress(Press(ratio(budget, rows)), chunk).compress(held.module, states, keys, positions,
                                                                                 None, {})
                 held.position = left[..., 0].long().sort(-1).values
-                held.add_to(result, ours["steps"][0]["kept"])
+                held.add_to(result, ours["steps"][-1]["kept"])
     result.note = "budgets that are multiples of the chunk, keys that do not depend on evictions"
 
 
@@ -479,6 +479,7 @@ def kvcompose(folder, kvcull, seed, result):
     def without_first(chosen):
         composite(chosen)
         chosen.composite_scores_per_layer[0] = chosen.scores[0].sort(dim=-1, descending=True)[0].mean(0)
+        chosen.composite_scores_per_layer[0, :chosen.keep_token_lower_bound] += 1e9
     rows = 120
     for heads, kv_heads, budget, mean in ((8, 2, 40, True), (4, 4, 7, True), (7, 1, 60, True), (6, 3, 30, False)):
         case, again = (Case(seed + i, 3, heads, kv_heads, 32, rows, rows) for i in (0, 500))
@@ -487,7 +488,8 @@ def kvcompose(folder, kvcull, seed, result):
             case.more |= {f"layers.{l}.pseudo_q": again.q[l].contiguous(),
                           f"layers.{l}.pseudo_k": again.k[l].contiguous()}
         ours, _ = case.replay(kvcull, f"kvcompose:budget={budget},mean={'on' if mean else 'off'}")
-        chosen = KVComposePress(compression_ratio=ratio(3 * budget, 3 * rows), add_mean_across_heads=mean)
+        chosen = KVComposePress(compression_ratio=ratio(3 * budget, 3 * rows), add_mean_across_heads=mean,
+                                keep_token_lower_bound=1)
         chosen.num_layers, chosen.num_att_heads, chosen.num_kv_heads, chosen.device = 3, heads, kv_heads, "cpu"
         chosen.num_kv_groups = case.group
         chosen.register_context_ids(torch.zeros(1, rows))
@@ -503,7 +505,36 @@ def kvcompose(folder, kvcull, seed, result):
             for h in range(kv_heads):
                 result.add(ours["steps"][0]["kept"][l][h],
                            chosen.important_mask_per_kv_head[l][h].nonzero()[:, 0].tolist())
-    result.note = "structured, no values, the first layer like the others, repeated rows at random"
+    result.note = "structured, no values, the first layer like the others, repeated rows at random, a lower bound of 1"
+
+
+def cur(folder, kvcull, seed, result):
+    CURPress = press(folder, "cur_press", "CURPress")
+    for heads, kv_heads, rows, budget, chunk in ((4, 4, 300, 60, 16), (8, 2, 411, 128, 16), (7, 1, 150, 33, 7)):
+        case = Case(seed, 2, heads, kv_heads, 32, rows, rows)
+        for by, kind in (("product", "kv_product"), ("mean", "kv_avg"), ("keys", "key"), ("values", "value")):
+            ours, _ = case.replay(kvcull, f"cur:budget={budget},chunk={chunk},by={by}")
+            made = CURPress(ratio(budget, rows), leverage_type=kind, local_window_size=chunk)
+            for l in range(case.layers):
+                held = Held(case, l)
+                held.compress(made, None)
+                held.add_to(result, ours["steps"][0]["kept"])
+    result.note = "no random projection; chunks that are cut short, too"
+
+
+def finch(folder, kvcull, seed, result):
+    FinchPress = press(folder, "finch_press", "FinchPress")
+    for heads, kv_heads, rows, budget, window, normalize in (
+            (4, 4, 300, 60, 16, True), (8, 2, 411, 128, 32, True), (7, 1, 150, 33, 7, False)):
+        case = Case(seed, 2, heads, kv_heads, 32, rows, rows)
+        ours, _ = case.replay(kvcull, f"finch:budget={budget},window={window},normalize={'on' if normalize else 'off'}")
+        made = FinchPress(ratio(budget, rows), normalize_scores=normalize, rerotate_keys=False)
+        made.window_size = window
+        for l in range(case.layers):
+            held = Held(case, l)
+            held.compress(made, held.attentions(range(rows - window, rows)))
+            held.add_to(result, ours["steps"][0]["kept"])
+    result.note = "one chunk, nothing is rotated"
 
 
 def compare_step(case, l, kept, values, out, result):
@@ -559,7 +590,8 @@ def cam(folder, kvcull, seed, result):
 
 
 PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "chunkkv-gated", "expected",
-           "criticalkv", "compactor", "kvzip", "block", "kvcompose", "merging", "cam")
+           "criticalkv", "compactor", "kvzip", "block", "kvcompose", "merging", "cam", "cur",
+           "finch")
 
 
 def main():
