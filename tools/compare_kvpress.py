@@ -590,8 +590,7 @@ def cam(folder, kvcull, seed, result):
 
 
 PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "chunkkv-gated", "expected",
-           "criticalkv", "compactor", "kvzip", "block", "kvcompose", "merging", "cam", "cur",
-           "finch")
+           "qfilter", "dms", "criticalkv", "compactor", "kvzip", "block", "kvcompose", "merging", "cam", "cur", "finch")
 
 
 def main():
