@@ -8,6 +8,7 @@
 #include "core/base/cpu_paths.h"
 #include "core/check/verify.h"
 #include "tests/backends/ref_fixture.h"
+#include "tests/check.h"
 #include "tests/verify_some.h"
 
 extern const struct kvc_backend_class kvc_backend_cpu;

@@ -9,6 +9,7 @@
 #include "core/base/weight_blocks.h"
 #include "core/check/verify.h"
 #include "tests/backends/random_weights.h"
+#include "tests/check.h"
 #include "tests/verify_some.h"
 
 extern const struct kvc_backend_class kvc_backend_cpu;

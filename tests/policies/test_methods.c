@@ -115,8 +115,8 @@ static void test_turns(void **state) {
           .decode_window = 10}}};
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         struct tensors t = make_tensors(c % 2 ? PLANTED : RANDOM, 77 + c, 2, 4, 2, 16, 159);
-        const struct side side = {cases[c].spec, oracle_prompt, oracle_step, &cases[c].plan,
-                                  types[c % 3],  c % 4 ? 7 : 0, false,       NULL};
+        const struct side side = {
+            cases[c].spec, oracle_prompt, oracle_step, &cases[c].plan, types[c % 3], c % 4 ? 7 : 0, 0, false, NULL};
         side_run_turns(&t, turns, sizeof turns / sizeof *turns, &side);
         free_tensors(&t);
     }

@@ -274,12 +274,15 @@ static void run_dapq(const struct tensors *t, const struct tensors *extra, const
 }
 
 static void test_dapq(void **state) {
-    static const struct dapq plans[] = {
-        {40, 10, 4, 1, false, 0, 0, false, false, 0}, {40, 39, 32, 3, true, 0, 0, false, false, 0},
-        {40, 40, 5, 1, false, 0, 0, false, false, 0}, {41, 1, 1, 5, false, 0, 0, false, false, 0},
-        {300, 64, 8, 7, true, 0, 0, false, false, 0}, {1, 1, 3, 1, false, 0, 0, false, false, 0},
-        {40, 10, 4, 1, false, 0, 1, false, false, 0}, {40, 10, 4, 1, false, 0, 2, false, false, 0},
-        {40, 10, 4, 3, false, 0, 0, true, false, 0}};
+    static const struct dapq plans[] = {{40, 10, 4, 1, false, 0, 0, false, false, 0, false, false, 0},
+                                        {40, 39, 32, 3, true, 0, 0, false, false, 0, false, false, 0},
+                                        {40, 40, 5, 1, false, 0, 0, false, false, 0, false, false, 0},
+                                        {41, 1, 1, 5, false, 0, 0, false, false, 0, false, false, 0},
+                                        {300, 64, 8, 7, true, 0, 0, false, false, 0, false, false, 0},
+                                        {1, 1, 3, 1, false, 0, 0, false, false, 0, false, false, 0},
+                                        {40, 10, 4, 1, false, 0, 1, false, false, 0, false, false, 0},
+                                        {40, 10, 4, 1, false, 0, 2, false, false, 0, false, false, 0},
+                                        {40, 10, 4, 3, false, 0, 0, true, false, 0, false, false, 0}};
     (void)state;
     for (size_t i = 0; i < ROWS_SHAPES; i++)
         for (size_t p = 0; p < sizeof plans / sizeof *plans; p++)
@@ -302,7 +305,7 @@ static void test_dapq(void **state) {
 
 /* 300 steps after the prompt. */
 static void test_dapq_steps(void **state) {
-    static const struct dapq plan = {40, 12, 4, 3, true, 0, 0, false, false, 0};
+    static const struct dapq plan = {40, 12, 4, 3, true, 0, 0, false, false, 0, false, false, 0};
     const uint32_t steps_after = kvc_test_thinned() ? 40 : 300;
     (void)state;
     for (size_t i = 0; i < ROWS_DECODES; i++) {
