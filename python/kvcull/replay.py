@@ -259,9 +259,9 @@ Tensors = Union[np.ndarray, "torch.Tensor", Sequence[Union[np.ndarray, "torch.Te
 #: How many of a prompt's last queries a method uses; a name is the option that gives the number. Methods that are not
 #: here use all. A scorer other than snapkv uses all, too.
 QUERIES: Dict[str, Union[int, str]] = {
-    "full": 0, "window": 0, "streaming": 0, "random": 0, "knorm": 0, "keydiff": 0, "qfilter": 0,
-    "dms": 0, "lagkv": 0, "snapkv-decode": 0, "rkv": 0,
-    "leverage": 0, "cur": 0, "quest": 0, "sparq": 0, "hsa": 0, "topk": 0, "rocketkv-mt": 0, "tova": 1, "scissorhands": "history",
+    "full": 0, "window": 0, "streaming": 0, "random": 0, "knorm": 0, "keydiff": 0, "qfilter": 0, "dms": 0, "block": 0,
+    "lagkv": 0, "snapkv-decode": 0, "rkv": 0, "leverage": 0, "cur": 0, "quest": 0, "sparq": 0, "hsa": 0, "topk": 0,
+    "rocketkv-mt": 0, "tova": 1, "scissorhands": "history",
     "snapkv": "window", "pyramidkv": "window", "adakv": "window", "cake": "window", "chunkkv": "window",
     "criticalkv": "window", "morphkv": "window", "rocketkv": "window",
     "finch": "window", "simlayerkv": "window",
@@ -276,7 +276,7 @@ def queries_read(policy) -> Optional[int]:
         name, _colon, text = part.partition(":")
         given = dict(option.partition("=")[::2] for option in text.split(",") if option)
         read = QUERIES.get(name)
-        if read is None or given.get("scorer", "snapkv") != "snapkv":
+        if read is None or (read != 0 and given.get("scorer", "snapkv") != "snapkv"):
             return None
         if isinstance(read, str):
             default = next(option.default for option in methods()[name].options if option.name == read)
