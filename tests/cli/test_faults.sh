@@ -83,12 +83,13 @@ while name=$(value methods.$number.name); do
     options=
     option=0
     while key=$(value methods.$number.options.$option.name); do
-        case $key:$(value methods.$number.options.$option.default) in
-        budget:*) options="$options,budget=160" ;;
-        lag:*) options="$options,lag=32" ;;    # two partitions are below the budget
-        span:*) options="$options,span=2" ;; # below the model's layers
-        file:null) options="$options,file=every-other" ;;
-        stats:null) options="$options,stats=drawn" ;;
+        case $name:$key:$(value methods.$number.options.$option.default) in
+        *:budget:*) options="$options,budget=160" ;;
+        *:lag:*) options="$options,lag=32" ;;    # two partitions are below the budget
+        *:span:*) options="$options,span=2" ;; # below the model's layers
+        duo:file:null) options="$options,file=every-other" ;;
+        *:file:null | dms:file:*) options="$options,file=drawn" ;;
+        *:stats:null) options="$options,stats=drawn" ;;
         *:null) bad "this test has no value for the option $key of $name" ;;
         esac
         option=$((option + 1))
