@@ -124,7 +124,7 @@ static bool is_free(const struct chart *chart, const struct box *box) {
     return true;
 }
 
-/* Writes the numbers of all policies near this point, such as "2,5,6,9+3". */
+/* Writes the numbers of up to four policies near this point, and how many more there are: "2,5,6,9+3". */
 static void label_text(struct chart *chart, size_t i, char *text, size_t bytes) {
     const struct point *p = &chart->points[i];
     size_t at = 0, more = 0, written = 0;

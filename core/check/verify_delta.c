@@ -8,7 +8,7 @@
 
 enum { SEGMENTS_MOST = 3 };
 
-/* Consecutive segments on both devices. The state of each segment begins after `before` other floats. */
+/* Consecutive segments on both devices. `before` unrelated floats precede the state of each segment. */
 struct segments {
     struct kvc_recurrence side[2][SEGMENTS_MOST];
     struct kvc_twin state;

@@ -9,7 +9,7 @@ struct kvc_fill {
     uint64_t random;
 };
 
-/* Reserves random values for parts of up to `rows` rows. */
+/* Reserves random values for parts of the prompt, each of up to `rows` rows. */
 enum kvc_status kvc_fill_open(struct kvc_fill *fill, struct kvc_session *session, uint32_t rows,
                               struct kvc_error *error);
 void kvc_fill_close(struct kvc_fill *fill, struct kvc_session *session);

@@ -1,4 +1,5 @@
-/* test_signals.c - signal handlers see the files being written and the mapped files; and which lines may be printed. */
+/* test_signals.c - signal handlers find the files being written and the mapped files; unprintable text is
+ * replaced. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -177,7 +178,7 @@ static void lines_are_printable(void **state) {
         {"\xc2\x9b\xc2\xa0", "??\xc2\xa0"},                    /* a control character of the range 0x80 to 0x9f */
         {"\xff\xc3", "??"},                                    /* invalid UTF-8, and a truncated character */
         {"\xc0\xaf\xe0\x80\xaf\xf0\x80\x80\xaf", "?????????"}, /* overlong encodings */
-        {"\xed\xa0\x80\xf4\x90\x80\x80", "???????"}}; /* half a surrogate pair, and a number above the last character */
+        {"\xed\xa0\x80\xf4\x90\x80\x80", "???????"}}; /* half a surrogate pair, and a code point above U+10FFFF */
     char line[64], *text = malloc(5000);
 
     (void)state;

@@ -32,8 +32,8 @@ static struct kvc_session *open_any(void) {
     return open_with(model, spec, KVC_F16, 0);
 }
 
-/* Checks that each list has less than one block of free slots, beside the slot that the next step needs. Returns the
- * number of extra slots. */
+/* Checks that each list has less than one block of free slots, not counting the slot that the next step needs.
+ * Returns the number of extra slots. */
 static uint64_t check_lists(const struct kvc_session *session, const char *when) {
     uint64_t extra = 0;
     for (uint32_t l = 0; l < session->cache.layers; l++) {

@@ -20,7 +20,7 @@ static void write_random(struct kvc_gguf_writer *writer, size_t index, const str
     kvc_random_row(&random, KVC_F32, 0.1f, count, values);
     for (size_t i = 0; i < count; i++) {
         const float value = values[i] + (tensor->kind == KVC_PLAN_NORM ? 1.0f : 0.0f);
-        values[i] = (value - 1.0f) + 1.0f; /* a number that equals 1 + w for some w, as in Gemma's files */
+        values[i] = (value - 1.0f) + 1.0f; /* exactly 1 + w for a float32 w, because Gemma's files store w */
     }
     must(kvc_gguf_write(writer, index, tensor->factors ? tensor->factors : values, count * sizeof *values, &error),
          &error, tensor->name);

@@ -26,8 +26,9 @@ INLINE uint64_t high_bits(enum kvc_type type, const unsigned char *high, unsigne
 /* Writes the quants of a whole group of a type whose codes are the quants plus `half`. If `minus` is true, negates the
  * quants. Eight channels are computed as one word of bytes. */
 INLINE void whole_quants(enum kvc_type type, unsigned half, bool minus, kvc_i8 *to, const unsigned char *q) {
-    /* With bit 7 flipped, code - half is code + 0x80 - half, and half - code is 0x7f - code + 1 + half. No sum carries
-     * into the next byte. There is no branch for `minus`, because signs are random and a branch would be slow. */
+    /* The sum is the quant with bit 7 flipped: code + (0x80 - half), or (0x7f - code) + (half + 1) if negated. No sum
+     * carries into the next byte. There is no branch for `minus`, because signs are random and a branch would be slow.
+     */
     const uint64_t flip = EACH_BYTE(minus ? 0x7f : 0), add = EACH_BYTE(minus ? half + 1 : 0x80 - half);
     uint64_t four[2];
     memcpy(four, q, sizeof four);

@@ -116,7 +116,7 @@ static const unsigned char *const *rewrite_keys(const struct rewritten *to, cons
 }
 
 /* Rewrites entries low .. high - 1 of the tile that begins at entry `first`. Returns the addresses of their keys. The
- * values are KVC_TILE rows after the keys. `near` is true if the keys were the `next` keys of an earlier call. */
+ * values are KVC_TILE rows after the keys. `near` is true if an earlier call has prefetched these keys. */
 static const unsigned char **rewrite_entries(const struct rewritten *to, const struct kvc_entry_format *format,
                                              const struct head_entries *head, uint32_t first,
                                              const unsigned char *const *keys, uint32_t low, uint32_t high,

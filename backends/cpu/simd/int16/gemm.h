@@ -6,8 +6,8 @@
  * digits are signed, and with VNNI a last group holds -128 times the sum of the high digits. Blocks have room for 256
  * quants.
  *
- * A sum of products in 32 bits wraps around. A second sum recovers the upper bits. Without VNNI, the second sum adds
- * sums of eight products, each shifted right by 14 bits. With VNNI, it adds the products of the high digits
+ * A sum of products in 32 bits wraps around. A second sum recovers the upper bits. Without VNNI, it adds sums of
+ * eight products, with each of these sums shifted right by 14 bits. With VNNI, it adds the products of the high digits
  * (canon.h). */
 #ifndef KVC_SIMD_INT16_GEMM_H
 #define KVC_SIMD_INT16_GEMM_H
@@ -66,7 +66,7 @@ static void (*const wide_pack_of[WIDE_TABLE])(kvc_u32 *, const struct wide_place
 #define WIDE_PACK_BY_TYPE(NAME, name) [NAME] = wide_pack_##name,
     WIDE_TYPES(WIDE_PACK_BY_TYPE)};
 
-/* Packs panel `number`. Outputs past the call's last one are copies of it. */
+/* Packs panel `number`. After the layer's last output, the panel is filled up with copies of that output. */
 static void wide_pack_panel(const struct kvc_int8_call *call, size_t number, kvc_u32 *to) {
     const size_t groups = groups_of(call), bytes = (size_t)wide_bytes(call->type);
     for (size_t place = 0; place < TILE_OUTPUTS; place += 8) {

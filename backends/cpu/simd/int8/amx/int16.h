@@ -3,12 +3,12 @@
  * block.
  *
  * The four sums are stored to memory. Vector instructions then load them, combine them, scale them and add them to the
- * outputs. A tile instruction leaves half of the vector units free, so each one is followed by this vector work for one
- * line of the previous square.
+ * outputs. A tile instruction leaves half of the vector units free. So after each tile instruction, the kernel does
+ * this vector work for one line of the previous square.
  *
- * Weights are the left operand of a tile product. Its lines have the same layout as rows of weights, so a panel needs
- * no transposition. All squares of a block are computed before the next block, so that a block of a panel stays in L1
- * for all rows of a row tile. */
+ * Weights are the left operand of a tile product. Lines of a left operand have the same layout as rows of weights, so a
+ * panel needs no transposition. All squares of a block are computed before the next block, so that a block of a panel
+ * stays in L1 for all rows of a row tile. */
 #ifndef KVC_SIMD_INT8_AMX_INT16_H
 #define KVC_SIMD_INT8_AMX_INT16_H
 
@@ -62,7 +62,7 @@ INLINE void wide_split(const __m512i quant[2], __m512i digit[DIGITS]) {
     digit[1] = _mm512_permutexvar_epi64(order, digit[1]);
 }
 
-/* Loads quants 64 step .. 64 step + 63 of a block. The block has `parts` parts; quants after its end are zeros. */
+/* Loads quants 64 * step .. 64 * step + 63 of a block. The block has `parts` parts; quants after its end are zeros. */
 INLINE void wide_load_step(const void *quant, int step, int parts, __m512i to[2]) {
     const unsigned char *from = (const unsigned char *)quant + 128 * step;
     to[0] = _mm512_loadu_si512(from);
