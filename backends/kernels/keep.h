@@ -124,7 +124,7 @@ KVC_GROUP_KERNEL(keep)
         kvc_u32 is_forced = index < head.count && kvc_is_forced(&head, index, first, tail, limit, recent);
         kvc_group_before(is_forced, &all, shared_sum);
         forced += all;
-        if (least) {
+        if (least && score) { /* without scores, `top` and `fill` are 0 */
             kvc_group_before(index < head.count && !is_forced && kvc_score_key(score[index]) < least, &all, shared_sum);
             low += all;
         }
