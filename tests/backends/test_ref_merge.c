@@ -81,6 +81,7 @@ static void equal_and_empty(void **state) {
     (void)state;
     for (uint32_t i = 0; i < ROWS * HEADS * D; i++)
         floats(keys)[i] = i / (HEADS * D) == 8 ? 0 : 1;
+    OPS->arena_free(device, s.arena);
     s.lists = make_lists(KVC_F32, 0, true, &s.arena);
     append(&s.lists, ROWS, 0, keys, s.v);
     OPS->merge_similar(
