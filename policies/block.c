@@ -47,8 +47,8 @@ const struct kvc_policy_class kvc_policy_block = {
     .traffic = "B + generated entries per generated token",
     .differences = "kvpress's BlockPress computes the whole prompt with full attention and evicts afterwards, block by "
                    "block, so it saves no memory in prefill. Its first block has B tokens: the same entries are kept "
-                   "of the same tensors if B is a multiple of `chunk`. It also accepts scores that need queries; here "
-                   "take has them.",
+                   "of the same tensors if B is a multiple of `chunk`. It also accepts scores that need queries; here, "
+                   "take uses such scores.",
     .second_turn = "The turn is read in chunks. Old and new entries are scored after each.",
     .whole_keys = true,
     .stages = KVC_STAGE_CHUNK,

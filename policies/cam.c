@@ -1,4 +1,4 @@
-/* cam.c - adds the values of evicted entries, by chance, to those of the entries that follow them
+/* cam.c - adds the value of an evicted entry, with some probability, to the values of the entries that follow
  * (docs/reference/methods/cam.md). */
 #include "policies/policies.h"
 
@@ -39,14 +39,14 @@ static enum kvc_status cam_evicts(struct kvc_stage *stage, const struct kvc_valu
 const struct kvc_policy_class kvc_policy_cam = {
     .name = "cam",
     .summary =
-        "adds the values of the entries that another method evicts to those of the entries that follow, by chance",
+        "adds the value of an entry that another method evicts, with some probability, to the values that follow",
     .paper = "CaM, ICML 2024 (proceedings.mlr.press/v235/zhang24n.html)",
     .idea =
-        "Joined with a method that evicts in decode steps, as in h2o:budget=512+cam. An evicted entry's share of the "
-        "output is its attention times its value. To keep that share, the value is divided among the kept entries "
-        "that follow. Whether it is, is drawn, with the ratio of its attention to theirs as the probability, so "
-        "that on average the output gets what the evicted entry would have added. Without another method nothing "
-        "is evicted, so nothing is merged.",
+        "This method joins a method that evicts in decode steps, as in h2o:budget=512+cam. An entry adds its "
+        "attention times its value to the output. To keep that contribution after the entry's eviction, its value is "
+        "divided among the kept entries that follow. A random draw decides whether this happens. Its probability is "
+        "the ratio of the evicted entry's attention to theirs, so that on average the output gets what the evicted "
+        "entry would have added. Without another method nothing is evicted, so nothing is merged.",
     .formula =
         "A_j = sum over all queries i so far and the group's heads of a_ij; for each evicted entry r, before each "
         "eviction of a decode step (prompt=merge: before every eviction): m = the smaller of `span` and the number of "

@@ -10,19 +10,6 @@
 
 #define EPSILON 1e-8f
 
-/* A score with its place. */
-struct place {
-    uint32_t key, index;
-};
-
-/* Sorts by score, descending. Of equal scores the lower index comes first. */
-static int gate_compare(const void *left, const void *right) {
-    const struct place *a = left, *b = right;
-    if (a->key != b->key)
-        return a->key > b->key ? -1 : 1;
-    return a->index < b->index ? -1 : a->index > b->index;
-}
-
 static float mean_of(const float *x, uint32_t n) {
     float sum = 0.0f;
     for (uint32_t i = 0; i < n; i++)
@@ -47,26 +34,22 @@ static float evenness(const float *x, uint32_t n) {
 }
 
 /* Returns the key of the median of x [n], or of the lower one of two. `order` [n] is overwritten. */
-static uint32_t median(const float *x, uint32_t n, struct place *order) {
-    for (uint32_t i = 0; i < n; i++)
-        order[i] = (struct place){kvc_score_key(x[i]), i};
-    qsort(order, n, sizeof *order, gate_compare);
+static uint32_t median(const float *x, uint32_t n, struct kvc_ranked *order) {
+    kvc_rank_scores(x, n, order);
     return order[n / 2].key; /* descending, so of two medians the lower one is second */
 }
 
 /* Replaces the scores of a chunk, x [n], by its mean. With `top` above 0, only the `top` highest scores receive the
  * mean, and the others receive minus infinity. */
-static void level(float *x, uint32_t n, float mean, uint32_t top, struct place *order) {
-    for (uint32_t i = 0; i < n; i++)
-        order[i] = (struct place){kvc_score_key(x[i]), i};
-    if (top > 0)
-        qsort(order, n, sizeof *order, gate_compare);
+static void level(float *x, uint32_t n, float mean, uint32_t top, struct kvc_ranked *order) {
+    kvc_rank_scores(x, n, order);
     for (uint32_t i = 0; i < n; i++)
         x[order[i].index] = top > 0 && i >= top ? -INFINITY : mean;
 }
 
 /* Gates the scores x [n] in chunks of `chunk`. mean, even [chunks] and order [n] are overwritten. */
-static void gate(float *x, uint32_t n, uint32_t chunk, uint32_t top, float *mean, float *even, struct place *order) {
+static void gate(float *x, uint32_t n, uint32_t chunk, uint32_t top, float *mean, float *even,
+                 struct kvc_ranked *order) {
     const uint32_t chunks = (uint32_t)kvc_divide_up(n, chunk);
     for (uint32_t c = 0; c < chunks; c++) {
         const uint32_t size = kvc_min_u32(n - c * chunk, chunk);
@@ -85,7 +68,7 @@ enum kvc_status kvc_chunk_gate(struct kvc_stage *stage, const struct kvc_scores 
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const size_t most = info->entries;
     float *x = malloc(3 * most * sizeof *x);
-    struct place *order = malloc(most * sizeof *order);
+    struct kvc_ranked *order = malloc(most * sizeof *order);
     enum kvc_status status = KVC_OK;
     KVC_ASSERT(chunk > top && top > 0 && most > 0);
     if (!x || !order)

@@ -1,4 +1,4 @@
-/* cur.c - keeps the entries whose keys and values are long beside those of their neighbours (CurDKV)
+/* cur.c - keeps the entries whose keys and values are long compared with those of their neighbours (CurDKV)
  * (docs/reference/methods/cur.md). */
 #include "policies/policies.h"
 
@@ -51,7 +51,7 @@ static enum kvc_status cur_prompt(struct kvc_stage *stage, const struct kvc_valu
 
 const struct kvc_policy_class kvc_policy_cur = {
     .name = "cur",
-    .summary = "keeps entries whose key and value are long beside those of their neighbours",
+    .summary = "keeps entries whose key and value are long compared with those of their neighbours",
     .paper = "CurDKV, arXiv:2509.15038",
     .idea =
         "A CUR decomposition approximates a matrix by some of its own rows, which it chooses by their leverage "

@@ -96,7 +96,7 @@ const struct kvc_policy_class kvc_policy_dms = {
         "appended; "
         "a model so trained cannot be run here. Scores of another method and a threshold replace the trained decision, "
         "as in kvpress. kvpress accepts every scorer, kvcull those that need no query. kvpress evicts in decode steps "
-        "only if asked; here stages=prompt leaves them out.",
+        "only on request; here, stages=prompt turns that off.",
     .second_turn = "Entries that leave the window are tested like those of the first turn.",
     .whole_keys = true,
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,

@@ -67,34 +67,16 @@ static enum kvc_status make_scores(struct kvc_stage *stage, const struct kvc_val
 
 /* ---- token pruning: which rows are kept ---- */
 
-/* A row of the turn, with its score. Candidates are sorted by descending score, then by ascending row. */
-struct candidate {
-    float score;
-    uint32_t row, key;
-};
-
-static int fastkv_compare(const void *left, const void *right) {
-    const struct candidate *a = left, *b = right;
-    if (a->key != b->key)
-        return a->key > b->key ? -1 : 1;
-    return a->row < b->row ? -1 : 1;
-}
-
-static int fastkv_ascending(const void *left, const void *right) {
-    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return a < b ? -1 : a > b;
-}
-
-/* Adds one head's scores to those of the candidates, which are the rows before the window. The turn's entries are the
- * newest entries of the head. */
+/* Adds one head's scores to sums [count], the scores of the rows before the window. The turn's entries are the newest
+ * entries of the head. */
 static enum kvc_status add_head(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head, float *values,
-                                struct candidate *candidates, uint32_t count, struct kvc_error *error) {
+                                float *sums, uint32_t count, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     size_t held = 0;
     const enum kvc_status status = kvc_stage_read_any_scores(stage, scores, head, values, info->entries, &held, error);
     KVC_ASSERT(status != KVC_OK || held >= info->turn);
     for (uint32_t i = 0; i < count && status == KVC_OK; i++)
-        candidates[i].score += values[held - info->turn + i];
+        sums[i] += values[held - info->turn + i];
     return status;
 }
 
@@ -104,33 +86,31 @@ static enum kvc_status propagate(struct kvc_stage *stage, const struct kvc_value
     if (info->layer != tsp_layer(values, info->layers) || info->turn <= tsp)
         return KVC_OK;
     const uint32_t window = kvc_window_rows(values, info), count = (uint32_t)info->turn - window;
-    struct candidate *candidates = calloc(count, sizeof *candidates);
+    float *sums = calloc(count, sizeof *sums);
+    struct kvc_ranked *order = malloc(count * sizeof *order);
     float *read = malloc(info->entries * sizeof *read);
     uint32_t *rows = malloc(tsp * sizeof *rows);
     struct kvc_scores *scores;
     enum kvc_status status = KVC_OK;
-    if (!candidates || !read || !rows)
+    if (!sums || !order || !read || !rows)
         status = kvc_fail(error, KVC_RESOURCE, "no memory for the scores of %llu rows", (unsigned long long)info->turn);
     if (status == KVC_OK)
         status = make_scores(stage, values, window, &scores, error);
     for (uint32_t h = 0; h < info->model_lists && status == KVC_OK; h++)
-        status = add_head(stage, scores, h, read, candidates, count, error);
+        status = add_head(stage, scores, h, read, sums, count, error);
     if (status == KVC_OK) {
         const uint32_t top = (uint32_t)tsp - window;
         KVC_ASSERT(top <= count && window < tsp);
-        for (uint32_t i = 0; i < count; i++) {
-            candidates[i].row = i;
-            candidates[i].key = kvc_score_key(candidates[i].score);
-        }
-        qsort(candidates, count, sizeof *candidates, fastkv_compare);
+        kvc_rank_scores(sums, count, order);
         for (uint32_t i = 0; i < top; i++)
-            rows[i] = candidates[i].row;
-        qsort(rows, top, sizeof *rows, fastkv_ascending);
+            rows[i] = order[i].index;
+        kvc_sort_indices(rows, top);
         for (uint32_t i = 0; i < window; i++)
             rows[top + i] = count + i;
         status = kvc_stage_prune_tokens(stage, rows, (uint32_t)tsp, error);
     }
-    free(candidates);
+    free(sums);
+    free(order);
     free(read);
     free(rows);
     return status;

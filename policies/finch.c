@@ -24,39 +24,21 @@ static enum kvc_status finch_check(const struct kvc_values *values, struct kvc_e
 
 /* ---- chunks: the host chooses, because the rules of struct kvc_keep know no chunks ---- */
 
-struct ranked {
-    uint32_t key, index;
-};
-
-static int finch_compare(const void *left, const void *right) {
-    const struct ranked *a = left, *b = right;
-    if (a->key != b->key)
-        return a->key > b->key ? -1 : 1;
-    return a->index < b->index ? -1 : 1;
-}
-
-static int finch_ascending(const void *left, const void *right) {
-    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return a < b ? -1 : a > b;
-}
-
 /* Writes the indices that a list of `count` entries keeps, ascending, and returns their number: the best of each chunk
  * of the entries before the window, and the window. `ranked` [count] is scratch. */
 static uint32_t choose(const float *scores, uint64_t count, uint64_t budget, uint64_t window, uint64_t chunk,
-                       struct ranked *ranked, uint32_t *kept) {
+                       struct kvc_ranked *ranked, uint32_t *kept) {
     const uint64_t older = count > budget ? count - window : 0, top = budget - window;
     uint32_t n = 0;
     for (uint64_t from = 0, end; from < older; from = end) {
         end = kvc_min_u64(from + chunk, older);
         const uint64_t share = top * end / older - top * from / older;
         KVC_ASSERT(share <= end - from);
-        for (uint64_t i = from; i < end; i++)
-            ranked[i - from] = (struct ranked){kvc_score_key(scores[i]), (uint32_t)i};
-        qsort(ranked, end - from, sizeof *ranked, finch_compare);
+        kvc_rank_scores(scores + from, (uint32_t)(end - from), ranked);
         for (uint64_t i = 0; i < share; i++)
-            kept[n++] = ranked[i].index;
+            kept[n++] = (uint32_t)from + ranked[i].index;
     }
-    qsort(kept, n, sizeof *kept, finch_ascending);
+    kvc_sort_indices(kept, n);
     for (uint64_t i = older; i < count; i++)
         kept[n++] = (uint32_t)i;
     return n;
@@ -66,7 +48,7 @@ static enum kvc_status keep_chunks(struct kvc_stage *stage, const struct kvc_sco
                                    uint64_t window, uint64_t chunk, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     float *read = malloc(info->entries * sizeof *read);
-    struct ranked *ranked = malloc(info->entries * sizeof *ranked);
+    struct kvc_ranked *ranked = malloc(info->entries * sizeof *ranked);
     uint32_t *kept = malloc(info->entries * sizeof *kept);
     enum kvc_status status = KVC_OK;
     if (!read || !ranked || !kept)

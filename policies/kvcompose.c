@@ -21,25 +21,6 @@ struct kvcompose {
     bool evicts; /* a layer holds more than the budget */
 };
 
-/* A score with the place that it belongs to: an index or a layer. */
-struct place {
-    uint32_t key, at;
-};
-
-/* Sorts by score, descending. Of equal scores the lower place comes first. */
-static int compose_compare(const void *left, const void *right) {
-    const struct place *a = left, *b = right;
-    if (a->key != b->key)
-        return a->key > b->key ? -1 : 1;
-    return a->at < b->at ? -1 : a->at > b->at;
-}
-
-static void sort_scores(const float *x, uint32_t n, struct place *order) {
-    for (uint32_t i = 0; i < n; i++)
-        order[i] = (struct place){kvc_score_key(x[i]), i};
-    qsort(order, n, sizeof *order, compose_compare);
-}
-
 static enum kvc_status compose_check(const struct kvc_values *values, struct kvc_error *error) {
     const int64_t budget = kvc_value_int(values, "budget"), least = kvc_value_int(values, "least");
     const enum kvc_status status = kvc_check_one_budget(values, error);
@@ -85,10 +66,10 @@ static uint64_t compose_bound(const struct kvc_values *values, uint64_t prompt, 
 
 struct layer_scores {
     uint32_t lists, stride;
-    float *x;            /* [lists, stride]: an entry's score */
-    float *composite;    /* [stride]: the mean score of a rank */
-    struct place *order; /* [lists, stride]: each list's entries by rank */
-    size_t *count;       /* [lists] */
+    float *x;                 /* [lists, stride]: an entry's score */
+    float *composite;         /* [stride]: the mean score of a rank */
+    struct kvc_ranked *order; /* [lists, stride]: each list's entries by rank */
+    size_t *count;            /* [lists] */
 };
 
 static void free_scores(struct layer_scores *s) {
@@ -137,11 +118,11 @@ static void add_mean(struct layer_scores *s) {
 static void rank(struct layer_scores *s) {
     for (uint32_t h = 0; h < s->lists; h++) {
         const float *x = s->x + h * (size_t)s->stride;
-        struct place *order = s->order + h * (size_t)s->stride;
+        struct kvc_ranked *order = s->order + h * (size_t)s->stride;
         KVC_ASSERT(s->count[h] <= s->stride);
-        sort_scores(x, (uint32_t)s->count[h], order);
+        kvc_rank_scores(x, (uint32_t)s->count[h], order);
         for (size_t r = 0; r < s->count[h]; r++)
-            s->composite[r] = s->composite[r] + x[order[r].at];
+            s->composite[r] = s->composite[r] + x[order[r].index];
     }
     for (size_t r = 0; r < s->stride; r++)
         s->composite[r] = kvc_div(s->composite[r], (float)s->lists);
@@ -156,7 +137,7 @@ static enum kvc_status store(struct kvc_stage *stage, struct layer_scores *s, st
         for (uint32_t h = 0; h < info->kv_heads && status == KVC_OK; h++) {
             const size_t at = (info->first_list + h) * (size_t)s->stride, n = s->count[info->first_list + h];
             for (size_t r = 0; r < n && column == COMPOSITE; r++)
-                s->x[at + s->order[at + r].at] = s->composite[r];
+                s->x[at + s->order[at + r].index] = s->composite[r];
             status = kvc_stage_write_scores(stage, scores, h, s->x + at, n, error);
         }
         if (status == KVC_OK)
@@ -169,7 +150,7 @@ static enum kvc_status store(struct kvc_stage *stage, struct layer_scores *s, st
 
 /* Reads the composite scores of a layer's longest list. Adds them to `all`, with the layer's number. */
 static enum kvc_status add_layer(struct kvc_stage *stage, const struct kvc_values *values, uint32_t layer,
-                                 struct place **all, size_t *count, struct kvc_error *error) {
+                                 struct kvc_ranked **all, size_t *count, struct kvc_error *error) {
     struct kvc_scores *scores;
     enum kvc_status status = kvc_stage_layer(stage, layer, error);
     if (status == KVC_OK)
@@ -178,7 +159,7 @@ static enum kvc_status add_layer(struct kvc_stage *stage, const struct kvc_value
         status = kvc_stage_column_scores(stage, COMPOSITE, 1, scores, error);
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const size_t most = info->entries, least = (size_t)kvc_value_int(values, "least");
-    struct place *grown = status == KVC_OK ? realloc(*all, (*count + most) * sizeof *grown + 1) : NULL;
+    struct kvc_ranked *grown = status == KVC_OK ? realloc(*all, (*count + most) * sizeof *grown + 1) : NULL;
     float *x = malloc(most * sizeof *x + 1);
     *all = grown ? grown : *all;
     if (status == KVC_OK && (!grown || !x))
@@ -192,11 +173,11 @@ static enum kvc_status add_layer(struct kvc_stage *stage, const struct kvc_value
                           "tensor",
                           layer);
     if (status == KVC_OK) {
-        struct place *order = *all + *count;
-        sort_scores(x, (uint32_t)held, order);
+        struct kvc_ranked *order = *all + *count;
+        kvc_rank_scores(x, (uint32_t)held, order);
         for (size_t r = 0; r < held; r++) {
             order[r].key = r < least ? UINT32_MAX : order[r].key;
-            order[r].at = layer;
+            order[r].index = layer;
         }
         *count += held;
     }
@@ -220,7 +201,7 @@ static enum kvc_status keep_best(struct kvc_stage *stage, uint32_t layer, uint64
  * after the last layer is the same as if nothing had been evicted before. */
 static enum kvc_status divide(struct kvc_stage *stage, const struct kvc_values *values, uint32_t here, uint64_t slots,
                               struct kvc_error *error) {
-    struct place *all = NULL;
+    struct kvc_ranked *all = NULL;
     size_t count = 0;
     uint64_t *tops = calloc(here + (size_t)1, sizeof *tops);
     enum kvc_status status =
@@ -229,9 +210,9 @@ static enum kvc_status divide(struct kvc_stage *stage, const struct kvc_values *
         if (kvc_stage_acts(stage, l))
             status = add_layer(stage, values, l, &all, &count, error);
     if (status == KVC_OK && count > slots) {
-        qsort(all, count, sizeof *all, compose_compare);
+        kvc_sort_ranked(all, count);
         for (size_t i = 0; i < slots; i++)
-            tops[all[i].at]++;
+            tops[all[i].index]++;
         for (uint32_t l = 0; l <= here && status == KVC_OK; l++)
             if (kvc_stage_acts(stage, l))
                 status = keep_best(stage, l, tops[l], error);
@@ -263,7 +244,7 @@ static enum kvc_status compose_prompt(struct kvc_stage *stage, const struct kvc_
 
 const struct kvc_policy_class kvc_policy_kvcompose = {
     .name = "kvcompose",
-    .summary = "lets each head keep its own entries, and each layer as many as its scores are worth among all layers",
+    .summary = "lets each head keep its own entries, and divides one budget among the layers by their scores",
     .paper = "KVCompose, arXiv:2509.05165",
     .idea =
         "Heads attend to different tokens, but lists of different lengths do not fit into a tensor. So each head "

@@ -16,8 +16,9 @@ const struct kvc_policy_class kvc_policy_merging = {
     .name = "merging",
     .summary = "merges the values of the entries that another method evicts into those of similar kept entries",
     .paper = "Token Merging, arXiv:2210.09461; D2O, arXiv:2406.13035",
-    .idea = "Joined with a method that evicts, as in snapkv:budget=512+merging. The other method decides which entries "
-            "are kept. The value of each evicted entry is then not lost, but becomes a part of the value of the kept "
+    .idea = "This method joins a method that evicts, as in snapkv:budget=512+merging. The other method decides which "
+            "entries are kept. The value of each evicted entry is then not lost, but becomes a part of the value of "
+            "the kept "
             "entry with the most similar key, which is the entry that most probably gets its attention. Keys do not "
             "change. Without another method nothing is evicted, so nothing is merged.",
     .formula = "for each evicted entry r, before each eviction: j = the kept entry with the highest cosine c_r of the "

@@ -110,6 +110,20 @@ enum kvc_status kvc_chunk_gate(struct kvc_stage *stage, const struct kvc_scores 
 enum kvc_status kvc_keep_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t each, uint64_t tail,
                                 double least, struct kvc_error *error);
 
+/* ---- scores that the host sorts (ranking.c) ---- */
+
+struct kvc_ranked {
+    uint32_t key; /* the kvc_score_key of a score */
+    uint32_t index;
+};
+
+/* Writes x [n] to order [n], sorted by rule 4: the highest score first, and of equal scores the lower index. */
+void kvc_rank_scores(const float *x, uint32_t n, struct kvc_ranked *order);
+/* Sorts in the same way. */
+void kvc_sort_ranked(struct kvc_ranked *order, size_t n);
+/* Sorts in ascending order. */
+void kvc_sort_indices(uint32_t *indices, size_t n);
+
 /* Returns the number of valid rows of a ring buffer: one per token, at most `rows`. Decode steps write rows only if the
  * method has the decode stage; otherwise only this turn's rows are valid. */
 static inline uint32_t kvc_ring_filled(const struct kvc_stage_info *info, uint32_t rows) {

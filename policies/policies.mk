@@ -51,6 +51,7 @@ libkvc_la_SOURCES += $(policy_files) policies/query_stats.h \
 	policies/accumulated.c \
 	policies/budget.c \
 	policies/chunk_gate.c \
+	policies/ranking.c \
 	policies/entry_scores.c \
 	policies/every_steps.c \
 	policies/head_shares.c \

@@ -412,20 +412,9 @@ KVC_DEVICE kvc_u64 kvc_group_total(kvc_u64 x, KVC_LOCAL kvc_u64 *shared_total) {
     return sum;
 }
 
-/* Returns the offset of an index in the view's list of indices, found by binary search. Without a view, returns the
- * index itself. */
+/* Returns the offset of an index in the view's list of indices. Without a view, returns the index itself. */
 KVC_DEVICE kvc_u32 kvc_place_of(KVC_GLOBAL const kvc_u32 *indices, kvc_u32 places, kvc_u32 index) {
-    kvc_u32 low = 0, high = places;
-    if (!indices)
-        return index;
-    while (low < high) {
-        kvc_u32 middle = low + (high - low) / 2;
-        if (indices[middle] < index)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return indices ? kvc_places_below(indices, places, index) : index;
 }
 
 /* Grid: (KV heads). KVC_READS is the view. `kept` is the read list; the kernel shortens it. */

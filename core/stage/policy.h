@@ -11,7 +11,7 @@ struct kvc_value {
     bool share; /* a budget written as a percentage: `real` is 0..100 */
     bool split; /* a budget written after "split:", as a number or a percentage */
     int64_t integer;
-    double real;
+    double real;            /* for a split number of tokens 0, because no share of the prompt is known */
     char *text;             /* the text as written, without quotes */
     struct kvc_value *each; /* [each_count]: a budget for each layer, without texts; NULL: one for all. The members
                              * above then have the smallest budget. */

@@ -163,6 +163,7 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     size_t length = strlen(text);
     char right[160 + KVC_NEAREST_HINT], hint[KVC_NEAREST_HINT];
     static const char split[] = "split:";
+    const bool main_budget = !strcmp(option->name, "budget"); /* only this one may be split, or differ by layer */
     struct kvc_nearest nearest;
     double number;
     if (length == 0 && !value->given) /* an empty default */
@@ -180,13 +181,12 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
             return KVC_OK;
         return wrong_value(policy, option, value, "a text that is not empty", error);
     case KVC_OPTION_BUDGET:
-        if (strchr(text, '/') && !strcmp(option->name, "budget"))
+        if (main_budget && strchr(text, '/'))
             return read_budgets(policy, option, value, error);
-        value->split = length > sizeof split - 1 && memcmp(text, split, sizeof split - 1) == 0;
-        if (value->split) {
+        value->split = main_budget && strncmp(text, split, sizeof split - 1) == 0;
+        if (value->split)
             text += sizeof split - 1;
-            length -= sizeof split - 1;
-        }
+        length = strlen(text);
         if (read_budget(text, length, option, value)) {
             value->real = value->split && !value->share ? 0 : value->real;
             return KVC_OK;
@@ -208,7 +208,9 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     }
     snprintf(right, sizeof right, "a%s number from %.16g to %.16g%s", whole ? " whole" : "", option->minimum,
              option->maximum,
-             option->kind == KVC_OPTION_BUDGET ? ", or a share of the prompt as 10%, or split:512" : "");
+             option->kind != KVC_OPTION_BUDGET ? ""
+             : main_budget                     ? ", or a share of the prompt as 10%, or split:512"
+                                               : ", or a share of the prompt as 10%");
     return wrong_value(policy, option, value, right, error);
 }
 

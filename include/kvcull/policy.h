@@ -424,9 +424,9 @@ enum kvc_status kvc_stage_prune_tokens(struct kvc_stage *stage, const uint32_t *
  * has the highest cosine, if that is at least `threshold`. The kept entry's new value is a weighted mean
  * (docs/reference/methods/merging.md). Keys do not change. The class must have whole_keys = true. */
 enum kvc_status kvc_stage_merge_similar(struct kvc_stage *stage, float threshold, struct kvc_error *error);
-/** In `evicts`: adds the value of each entry that is about to be evicted, in equal parts, to the values of the next
- * `span` kept entries, or does not. The probability is the entry's score divided by the mean score of these kept
- * entries; `seed` draws (CaM; docs/reference/methods/cam.md). Overwrites the scores. */
+/** In `evicts`: with some probability, adds the value of an entry that is about to be evicted, in equal parts, to the
+ * values of the next `span` kept entries. The probability is the entry's score divided by the mean score of these kept
+ * entries; draws use `seed` (CaM; docs/reference/methods/cam.md). Overwrites the scores. */
 enum kvc_status kvc_stage_merge_following(struct kvc_stage *stage, uint32_t span, uint64_t seed,
                                           struct kvc_scores *scores, struct kvc_error *error);
 
