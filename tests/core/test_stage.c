@@ -215,15 +215,17 @@ static const struct kvc_policy_class wild = {.name = "wild",
                                                 .observe_prompt = evicting_look,
                                                 .prompt = evicting_look};
 
-static struct kvc_session *open_with(const char *policy, uint64_t limit) {
+static struct kvc_session *open_on(struct kvc_model *with, const char *policy, uint64_t limit) {
     struct kvc_session_options session_options;
     struct kvc_session *session;
     kvc_session_defaults(&session_options);
     session_options.policy = policy;
     session_options.memory_limit = limit;
-    FINE(kvc_session_open(model, &session_options, &session, &error));
+    FINE(kvc_session_open(with, &session_options, &session, &error));
     return session;
 }
+
+static struct kvc_session *open_with(const char *policy, uint64_t limit) { return open_on(model, policy, limit); }
 
 static void test_wrong_stages(void **state) {
     (void)state;
@@ -329,18 +331,27 @@ static void test_keep_indices(void **state) {
     kvc_session_close(session);
 }
 
-/* A prompt's plan is as long as the prompt; its memory is freed once the plan has been kept. */
+/* A prompt's plan is as long as the prompt; its memory is freed once the plan has been kept. With one thread, the
+ * threads' own scratch memory does not depend on the division of the work among them. */
 static void test_plans_are_freed(void **state) {
     (void)state;
+    const struct kvc_engine_options options_of_one = {.threads = 1, .math = KVC_MATH_EXACT};
+    struct kvc_engine *single;
+    struct kvc_model *same;
     uint64_t scratch[2];
+    FINE(kvc_engine_open(&options_of_one, &single, &error));
+    FINE(kvc_engine_register(single, &wild, &error));
+    FINE(kvc_model_open(single, model_path, &same, &error));
     for (int plans = 0; plans < 2; plans++) {
         struct kvc_memory memory;
-        struct kvc_session *session = open_with(plans ? "wild:do=60" : "wild:do=50", 0);
+        struct kvc_session *session = open_on(same, plans ? "wild:do=60" : "wild:do=50", 0);
         FINE(kvc_session_prompt(session, tokens, 600, NULL, NULL, &error));
-        kvc_engine_memory(engine, &memory);
+        kvc_engine_memory(single, &memory);
         scratch[plans] = memory.now[KVC_MEMORY_SCRATCH];
         kvc_session_close(session);
     }
+    kvc_model_close(same);
+    kvc_engine_close(single);
     assert_int_equal(scratch[0], scratch[1]);
 }
 
