@@ -167,11 +167,6 @@ static enum kvc_status add_layer(struct kvc_stage *stage, const struct kvc_value
     size_t held = 0;
     for (uint32_t h = 0; h < info->model_lists && held < most && status == KVC_OK; h++)
         status = kvc_stage_read_any_scores(stage, scores, h, x, most, &held, error);
-    if (status == KVC_OK && held == 0)
-        status = kvc_fail(error, KVC_USAGE,
-                          "layer %u is in another process of a pipeline, and the layers share a budget: use --ranks "
-                          "tensor",
-                          layer);
     if (status == KVC_OK) {
         struct kvc_ranked *order = *all + *count;
         kvc_rank_scores(x, (uint32_t)held, order);
@@ -268,7 +263,7 @@ const struct kvc_policy_class kvc_policy_kvcompose = {
         "the prompt twice. kvpress gives the first layer, rank by rank, the largest c of all layers, so that it is the "
         "longest; here no layer is treated differently. Tasks that replace the second run, the length of the value as "
         "a factor, and separate lengths of the heads (not structured) are left out. A budget given as a share is a "
-        "share of the longest layer's entries. A pipeline of processes is refused.",
+        "share of the longest layer's entries. A pipeline of processes (`--ranks pipeline`) is refused.",
     .second_turn =
         "Repeats the turn's tokens after its prompt, and chooses among old and new entries. Where heads hold "
         "different tokens, no mean is added. Nothing is repeated if no layer holds more than B.",
@@ -278,6 +273,7 @@ const struct kvc_policy_class kvc_policy_kvcompose = {
     .state_bytes = state_bytes,
     .state_fits = state_fits,
     .columns = compose_columns,
+    .reads_layers = true,
     /* this bound holds for the mean over the layers; a single layer may hold more */
     .forecast = &(const struct kvc_forecast){.bound = compose_bound, .ragged = KVC_RAGGED_LAYERS},
     .pseudo = compose_pseudo,

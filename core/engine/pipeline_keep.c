@@ -142,5 +142,12 @@ enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc
                 "session: policy %s: a layer of one pipeline stage chooses for layers of another; this cannot "
                 "be combined with a method that prunes tokens; use '--ranks tensor'",
                 session->policy->spec);
+    const struct kvc_method *prompt = kvc_policy_owner(session->policy, KVC_STAGE_PROMPT);
+    if (ranks && prompt && prompt->policy->reads_layers &&
+        acts_on_several(session->runner->network, &session->use[prompt - session->policy->method]))
+        return kvc_fail(error, KVC_USAGE,
+                        "session: method %s: it compares entries of all layers, and a pipeline divides the layers "
+                        "among processes; use '--ranks tensor'",
+                        prompt->policy->name);
     return KVC_OK;
 }

@@ -589,6 +589,7 @@ struct kvc_policy_class {
                           kvc_stage_mix_redundancy or kvc_stage_merge_similar: no mean is then subtracted from keys of
                           rotated types */
     bool compares_keys; /**< the decode stage calls kvc_stage_mix_redundancy, which needs memory before the step */
+    bool reads_layers;  /**< the prompt stage reads scores of other layers, so these layers must be in one process */
     /** Returns true if every query head has its own list of entries. */
     bool (*per_head)(const struct kvc_values *values);
     /** Returns true if keys are rotated by their index in the list (positions=cache). */
