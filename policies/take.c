@@ -32,6 +32,7 @@ static const struct kvc_option options[] = {
     {"question", KVC_OPTION_CHOICE, "score", 0, 0, "score|keep",
      "the probe's own entries are kept by their scores, or always (the budget must then be above probe)"},
     KVC_PER_HEAD_OPTION("one selection per KV head, or per query head"),
+    KVC_POSITIONS_OPTION,
     KVC_OPTIONS_END};
 
 static bool is_choice(const struct kvc_values *values, const char *option, const char *choice) {
@@ -59,6 +60,16 @@ static uint32_t warmup_layers(const struct kvc_values *values, uint32_t layers) 
     return given < 0 ? layers / 2 : (uint32_t)given;
 }
 
+/* Refuses options for positions in the text if keys have cache positions. */
+static enum kvc_status check_positions(const struct kvc_values *values, struct kvc_error *error) {
+    static const char *const needed[][2] = {{"probe_pos", "chunk"}, {"average", "rotated"}};
+    for (size_t i = 0; kvc_positions_in_cache(values) && i < sizeof needed / sizeof *needed; i++)
+        if (!is_choice(values, needed[i][0], needed[i][1]))
+            return kvc_fail(error, KVC_USAGE, "policy take: %s=%s: must be %s with positions=cache", needed[i][0],
+                            kvc_value_text(values, needed[i][0]), needed[i][1]);
+    return KVC_OK;
+}
+
 static enum kvc_status take_check(const struct kvc_values *values, struct kvc_error *error) {
     const bool share = kvc_value_is_share(values, "budget"), warmup_share = kvc_value_is_share(values, "warmup_budget");
     const int64_t warmup = kvc_value_int(values, "warmup_budget"), budget = kvc_value_int(values, "budget");
@@ -72,6 +83,8 @@ static enum kvc_status take_check(const struct kvc_values *values, struct kvc_er
     enum kvc_status status = kvc_check_one_budget(values, error);
     if (status == KVC_OK)
         status = kvc_check_kernel(values, error);
+    if (status == KVC_OK)
+        status = check_positions(values, error);
     return status == KVC_OK && question_of(values) ? kvc_check_above(values, "probe", error) : status;
 }
 
@@ -212,7 +225,8 @@ const struct kvc_policy_class kvc_policy_take = {
                "summed over the group); kept = top B (warm-up layers: the entries that layer W-1 keeps, top "
                "warmup_budget before the last chunk)",
     .memory = "at most chunk + budget (or warmup_budget) entries in every layer at any time of prefill, plus "
-              "p entries with probe_sees=probes; B entries after the prompt, one more per generated token",
+              "p entries with probe_sees=probes; B entries after the prompt, one more per generated token; with "
+              "positions=cache d more float32 per entry and list",
     .traffic = "B + generated entries per generated token",
     .differences =
         "Each KV head has one selection, from its group's sum. With per=head, each query head has one, as in the "
@@ -236,6 +250,7 @@ const struct kvc_policy_class kvc_policy_take = {
     .check = take_check,
     .check_model = check_model,
     .per_head = kvc_per_head,
+    .cache_positions = kvc_positions_in_cache,
     .forecast = &(const struct kvc_forecast){.bound = take_bound, .between = between},
     .chunking = chunking,
     .decider = decider,

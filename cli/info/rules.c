@@ -63,9 +63,9 @@ const struct info_rule info_rules[] = {
                                 "the query heads of the group."},
     {"Positions stay.",
      "A kept key keeps its rotation, and the next token takes the next position of the text. The exception is the "
-     "option positions=cache of the methods streaming and lacache. With this option, the key of the entry with index r "
-     "is rotated to position r. The query of a token is rotated to the index of that token's own entry. Only select "
-     "methods may be joined with positions=cache."},
+     "option positions=cache of the methods streaming, lacache, finch and take. With this option, the key of the entry "
+     "with index r is rotated to position r. The query of a token is rotated to the index of that token's own entry. "
+     "Only select methods may be joined with positions=cache."},
     {"Order.", "Kept entries are in the order of their positions. Windows, pooling and pages follow that order."},
     {"Ties.",
      "The higher score wins. Of equal scores (-0 and +0 are equal) the lower index wins. NaN never wins. Scores are "

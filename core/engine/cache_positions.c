@@ -111,14 +111,25 @@ void kvc_cache_positions_rotate(struct kvc_session *session, uint32_t layer, uin
 void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, uint32_t row, uint32_t stored) {
     struct kvc_runner *runner = session->runner;
     const struct kvc_geometry *g = &runner->geometry;
-    if (!kvc_policy_cache_positions(session->policy, layer))
+    const struct kvc_lists *lists = &session->cache.layer[layer].lists;
+    if (!kvc_policy_cache_positions(session->policy, layer) || stored == 0)
         return;
-    const size_t k_raw = row * (size_t)g->kv_heads * g->head_size * sizeof(float);
-    KVC_ASSERT(first_column(session, layer) + g->head_size == session->cache.layer[layer].lists.columns);
-    runner->device->ops->keep_keys(runner->device, &(struct kvc_keep_keys){.lists = &session->cache.layer[layer].lists,
-                                                                           .first = first_column(session, layer),
-                                                                           .k = kvc_growable_at(&runner->k_raw, k_raw),
-                                                                           .rows = stored});
+    struct kvc_span k = kvc_growable_at(&runner->k_raw, row * (size_t)g->kv_heads * g->head_size * sizeof(float));
+    KVC_ASSERT(first_column(session, layer) + g->head_size == lists->columns);
+    if (lists->kv_heads != g->kv_heads) { /* a list per query head */
+        const struct kvc_span repeated = kvc_growable_at(&runner->k_heads, 0);
+        runner->device->ops->repeat_heads(runner->device,
+                                          &(struct kvc_repeat_heads){.out = repeated,
+                                                                     .x = k,
+                                                                     .rows = stored,
+                                                                     .heads = g->kv_heads,
+                                                                     .copies = lists->kv_heads / g->kv_heads,
+                                                                     .head_size = g->head_size});
+        k = repeated;
+    }
+    runner->device->ops->keep_keys(
+        runner->device,
+        &(struct kvc_keep_keys){.lists = lists, .first = first_column(session, layer), .k = k, .rows = stored});
 }
 
 enum kvc_status kvc_cache_positions_renew(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {

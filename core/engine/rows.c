@@ -116,8 +116,6 @@ enum kvc_status kvc_prompt_begin(struct kvc_session *session, uint64_t rows, str
     enum kvc_status status = kvc_prompt_set_window(session, (uint32_t)rows, error);
     if (status == KVC_OK && session->prompt.probes)
         status = reserve_probe(session, error);
-    if (status == KVC_OK)
-        status = kvc_cache_positions_reserve(session, rows, error);
     if (status != KVC_OK)
         return status;
     for (uint32_t l = 0; l < session->cache.layers; l++) {
@@ -322,10 +320,14 @@ static enum kvc_status rows_begin(struct kvc_session *session, const struct kvc_
     session->prompt.first_chunk = from == 0;
     session->prompt.last_chunk = from + rows == session->turn;
     session->prompt.ended = session->runner->network ? session->runner->network->part.first_layer : 0;
-    const enum kvc_status status = plan_pseudo(session, source, &offset, &pseudo_tokens, error);
+    enum kvc_status status = plan_pseudo(session, source, &offset, &pseudo_tokens, error);
     session->prompt.pseudo_from = (int32_t)(end + offset > 0 ? end + offset : 0);
     free(session->prompt.pseudo_tokens);
     session->prompt.pseudo_tokens = pseudo_tokens;
+    /* the rows until the next eviction */
+    const uint64_t rest = session->prompt.chunking.chunk ? rows : session->turn - from;
+    if (status == KVC_OK)
+        status = kvc_cache_positions_reserve(session, rest + kvc_prompt_extra_rows(session), error);
     KVC_LOG(device_of(session)->log, KVC_LOG_DEBUG, KVC_LOG_POLICY,
             "pass over rows %u to %u of a prompt of %llu, after %llu tokens; %u rows of methods", from, from + rows - 1,
             (unsigned long long)session->turn, (unsigned long long)session->tokens,

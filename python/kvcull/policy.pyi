@@ -450,6 +450,7 @@ def take(
     first: Optional[Literal['whole', 'share']] = ...,
     question: Optional[Literal['score', 'keep']] = ...,
     per: Optional[Literal['group', 'head']] = ...,
+    positions: Optional[Literal['original', 'cache']] = ...,
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,

@@ -19,7 +19,7 @@
 #include <cmocka.h>
 
 enum { LAYERS = 3, HIDDEN = 20, HEADS = 4, KV_HEADS = 2, D = 12, FEED = 16, VOCAB = 50 };
-enum { Q = HEADS * D, K = KV_HEADS * D, TOKENS = 160 };
+enum { Q = HEADS * D, K = KV_HEADS * D, TOKENS = 300 };
 
 static struct kvc_engine *engine;
 static struct kvc_error error;
@@ -139,8 +139,11 @@ struct text { /* what one session has seen */
     enum kvc_type type;
     bool long_factors;
     struct tensors shape;
-    struct head heads[LAYERS][KV_HEADS]; /* each entry's k: [D] as stored, then [D] before rotation */
+    struct head heads[LAYERS][HEADS]; /* shape.lists of a layer; each entry's k: [D] as stored, then [D] unrotated */
     uint32_t tokens;
+    uint32_t probe;             /* number of rows of a probe computed so far; they follow the tokens */
+    bool hidden;                /* the row gets no entry, so later rows do not see it */
+    float q[LAYERS][TOKENS][Q]; /* rotated queries of tokens and of the newest probe's rows */
 };
 
 static void multiply(const struct matrix *w, const float *x, float *y) {
@@ -169,30 +172,37 @@ static void rotate(const struct text *text, const float *x, uint32_t position, f
     }
 }
 
+static void add_entry(const struct text *text, struct head *head, const float *k, const float *v) {
+    struct entry *entry = &head->entries[head->count++];
+    *entry = (struct entry){
+        .position = (int32_t)text->tokens, .k = malloc(2 * D * sizeof(float)), .v = malloc(D * sizeof(float))};
+    assert_true(entry->k && entry->v);
+    memcpy(entry->k + D, k, D * sizeof *k);
+    oracle_store(text->type, v, entry->v, D);
+}
+
 static void attend_row(struct text *text, uint32_t l, const float *q, const float *k, const float *v, float *out) {
-    for (uint32_t h = 0; h < KV_HEADS; h++) {
+    const uint32_t lists = text->shape.lists, group = HEADS / lists;
+    for (uint32_t h = 0; h < lists; h++) {
         struct head *head = &text->heads[l][h];
-        struct entry *entry = &head->entries[head->count++];
+        const uint32_t from = h * KV_HEADS / lists * D;
         float rotated[D], s[TOKENS], a[TOKENS];
-        *entry = (struct entry){
-            .position = (int32_t)text->tokens, .k = malloc(2 * D * sizeof(float)), .v = malloc(D * sizeof(float))};
-        assert_true(entry->k && entry->v);
-        memcpy(entry->k + D, k + h * D, D * sizeof *k);
-        oracle_store(text->type, v + h * D, entry->v, D);
+        if (!text->hidden)
+            add_entry(text, head, k + from, v + from);
         for (uint32_t r = 0; r < head->count; r++) {
             rotate(text, head->entries[r].k + D, r, rotated);
             oracle_store(text->type, rotated, head->entries[r].k, D);
         }
-        for (uint32_t g = 0; g < HEADS / KV_HEADS; g++) {
-            const uint32_t query = h * HEADS / KV_HEADS + g;
-            rotate(text, q + query * D, head->count - 1, rotated);
-            attend(head->entries, head->count, rotated, D, s, a, out + query * D);
+        for (uint32_t query = h * group; query < (h + 1) * group; query++) {
+            float *kept = text->q[l][text->tokens + text->probe] + query * D;
+            rotate(text, q + query * D, text->hidden ? head->count + text->probe : head->count - 1, kept);
+            attend(head->entries, head->count, kept, D, s, a, out + query * D);
         }
     }
 }
 
-/* The logits [VOCAB] of the next token. */
-static void oracle_row(struct text *text, int32_t token, float *logits) {
+/* Computes the logits [VOCAB] that follow a token. */
+static void compute_row(struct text *text, int32_t token, float *logits) {
     const struct model *m = text->m;
     float x[HIDDEN], y[HIDDEN], q[Q], k[K], v[K], out[Q], gate[FEED], up[FEED];
     memcpy(x, m->embedding.w + token * HIDDEN, sizeof x);
@@ -220,27 +230,58 @@ static void oracle_row(struct text *text, int32_t token, float *logits) {
     }
     norm(x, m->final_norm, HIDDEN, y);
     multiply(&m->head, y, logits);
+}
+
+static void oracle_row(struct text *text, int32_t token, float *logits) {
+    compute_row(text, token, logits);
     text->tokens++;
 }
 
-static struct text *open_text(const struct model *m, enum kvc_type type, bool long_factors) {
+/* Evicts the entries that are not marked. */
+static void keep_marked(struct head *head, const bool *kept) {
+    for (uint32_t r = 0; r < head->count; r++)
+        if (!kept[r]) {
+            free(head->entries[r].k);
+            free(head->entries[r].v);
+        }
+    remove_unkept(head, kept);
+}
+
+/* Computes the rows of a probe, which leaves no entries. If `together`, its rows also see those before them. */
+static void oracle_probe(struct text *text, const int32_t *tokens, uint32_t count, bool together) {
+    float logits[VOCAB];
+    bool kept[TOKENS];
+    text->hidden = !together;
+    for (text->probe = 0; text->probe < count; text->probe++)
+        compute_row(text, tokens[text->probe], logits);
+    for (uint32_t i = 0; together && i < LAYERS * text->shape.lists; i++) {
+        struct head *head = &text->heads[i / text->shape.lists][i % text->shape.lists];
+        for (uint32_t r = 0; r < head->count; r++)
+            kept[r] = r < head->count - count;
+        keep_marked(head, kept);
+    }
+    text->probe = 0;
+    text->hidden = false;
+}
+
+static struct text *open_text(const struct model *m, enum kvc_type type, uint32_t lists, bool long_factors) {
     struct text *text = calloc(1, sizeof *text);
     assert_non_null(text);
     text->m = m;
     text->type = type;
     text->long_factors = long_factors;
     text->shape = (struct tensors){
-        .layers = LAYERS, .heads = HEADS, .kv_heads = KV_HEADS, .lists = KV_HEADS, .d = D, .rows = TOKENS};
-    for (uint32_t i = 0; i < LAYERS * KV_HEADS; i++) {
-        text->heads[i / KV_HEADS][i % KV_HEADS].entries = calloc(TOKENS, sizeof(struct entry));
-        assert_non_null(text->heads[i / KV_HEADS][i % KV_HEADS].entries);
+        .layers = LAYERS, .heads = HEADS, .kv_heads = KV_HEADS, .lists = lists, .d = D, .rows = TOKENS};
+    for (uint32_t i = 0; i < LAYERS * lists; i++) {
+        text->heads[i / lists][i % lists].entries = calloc(TOKENS, sizeof(struct entry));
+        assert_non_null(text->heads[i / lists][i % lists].entries);
     }
     return text;
 }
 
 static void close_text(struct text *text) {
-    for (uint32_t i = 0; i < LAYERS * KV_HEADS; i++) {
-        struct head *head = &text->heads[i / KV_HEADS][i % KV_HEADS];
+    for (uint32_t i = 0; i < LAYERS * text->shape.lists; i++) {
+        struct head *head = &text->heads[i / text->shape.lists][i % text->shape.lists];
         for (uint32_t r = 0; r < head->count; r++) {
             free(head->entries[r].k);
             free(head->entries[r].v);
