@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 
 # The shapes, each with the type of its weights. Entries are F16 everywhere.
 SHAPES = {"1B": ("llama-3.2-1b", "q8_0"), "8B": ("llama-3.1-8b", "q4_0")}
@@ -118,6 +119,18 @@ def attention_share(length, budget=512, chunk=4096, warmup=4):
     return (rows(budget) + rows(warmup * budget)) / 2 / (length * length / 2)
 
 
+def wrapped(lines):
+    """Yields the lines. Those of a paragraph are joined and wrapped at 120 columns."""
+    text = []
+    for line in lines:
+        if line and not line.startswith(("#", "|", "    ")):
+            text.append(line)
+            continue
+        yield from textwrap.wrap(" ".join(text), 120, break_on_hyphens=False)
+        text = []
+        yield line
+
+
 def table(head, rows):
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     return lines + ["| " + " | ".join(row) + " |" for row in rows] + [""]
@@ -150,7 +163,20 @@ def morph(results, batches):
             f"that at the answer's end. `batch` is the number of sessions whose caches fit in {size(MEMORY)}.", "",
             *table(["policy", "step 1B", "step 8B", "paper", "memory", "paper", "batch", "throughput", "paper"], rows),
             f"Eviction in every eighth step takes {coarse[0]:.2f} (1B) and {coarse[1]:.2f} (8B) of the time of eviction in",
-            "every step; the paper says 0.82.", ""]
+            "every step; the paper says 0.82. Here an eviction takes too little of a step's time to show.", "",
+            f"Weights are most of what a step reads. A step without any cache would take {weights_share(results, '')}",
+            f"(1B) and {weights_share(results, '-8B')} (8B) of the time of `full`, if time followed bytes. So no method can",
+            "be much faster for one session; the paper's methods are slower than SnapKV. In a batch all sessions share",
+            f"the weights, and then memory decides. {MORPH} of {PROMPT + ANSWER:,} entries are "
+            f"{MORPH / (PROMPT + ANSWER):.2f} of the memory; morphkv also",
+            "holds the probabilities of the last queries and their sums, and h2o the sums.", ""]
+
+
+def weights_share(results, suffix):
+    """Returns the weights' share of the bytes that a step of `full` reads."""
+    result = results["answer-middle" + suffix]
+    weights = result["weight_bytes_per_step"]
+    return ratio(weights / (weights + result["decode"][0]["cache_read_bytes_per_step"]))
 
 
 def batches_of(result):
@@ -196,9 +222,11 @@ def prefill(results, forecasts):
             "equals the counted bytes wherever both exist, `docs/measured/methods.md`):", "",
             *table(["tokens", "`full`"] + [f"`{policy}`" for policy in PREFILL[1:]], peaks),
             "TAKE says 0.09 of the full cache's memory and 0.18 of global eviction's, 0.40 of its time, and 0.69 of",
-            f"FastKV's, at 128K tokens. take computes {shares} of `full`'s products of queries and keys (the paper: 7.1 %",
-            "of the operations); its linear layers compute as much as those of `full`, so its time cannot fall below",
-            "their share.", ""]
+            f"FastKV's, at 128K tokens. Of `full`'s products of queries and keys take computes {shares}",
+            "(the paper: 7.1 % of the operations). Its linear layers compute as much as those of `full`, so its time cannot",
+            "fall below their share. The upper layers of fastkv compute only the rows that it propagates, so it saves",
+            "linear layers too. These two shares decide which of the two methods is faster: linear layers take most of the",
+            "time at 8,192 tokens, and attention takes most of it at 16,384 and above.", ""]
 
 
 def rocket(results):
@@ -228,8 +256,8 @@ def page(program, folder, machine, date):
     commands = [f"    {run.text()}" for run in RUNS]
     shapes = ", ".join(f"{key}: `{geometry}` in {kind.upper()}" for key, (geometry, kind) in SHAPES.items())
     lines = ["# Papers' claims of time and memory", "",
-             f"Measured by `tools/seeds.py cost` on {date}: {machine}. {results['answer-middle']['backend']}.",
+             f"Measured by `tools/seeds.py cost` on {date}: {machine}; {results['answer-middle']['backend']}.",
              f"Random weights ({shapes}), entries in F16. Times are ratios of policies that one run interleaves.", "",
              *morph(results, batches), *dapq(results), *prefill(results, forecasts), *rocket(results),
              "## Commands", "", *commands, ""]
-    return "\n".join(lines)
+    return "\n".join(wrapped(lines))
