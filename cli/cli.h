@@ -179,7 +179,7 @@ const char *cli_integer_text(enum kvc_math math, char text[24]);
          "parts are equal", &(c)->share, 0,                                                                           \
          0, NULL},                                                                                                    \
         {CLI_INT, 0, "rank-timeout", "SECONDS",                                                                       \
-         "end all processes if one (stopped or disconnected, perhaps) does not answer for SECONDS; 0: never",          \
+         "end all processes if one does not answer for SECONDS, for example because it is stopped; 0: never",          \
          &(c)->rank_timeout, 0, 1000000, NULL}
 #define CLI_TRACE_OPTIONS(c)                                                                                          \
     {CLI_TEXT, 0, "trace", "FILE",                                                                                    \

@@ -61,7 +61,7 @@ const struct cli_command cli_commands[] = {
      kvc_cli_chat},
     {"serve", "-m MODEL [--kv SPEC] [--port N] [--mem BYTES] [options]", "serves an OpenAI-compatible interface",
      "Serves a model over HTTP, at /v1/chat/completions, /v1/completions, /v1/models, /tokenize, /detokenize, /health "
-     "and /metrics, for clients of OpenAI's interface. docs/reference/server.md describes every field of a request. If "
+     "and /metrics, for clients of the OpenAI API. docs/reference/server.md describes every field of a request. If "
      "a request has a field that the server does not know, the server ignores the field and names it on standard "
      "error. With --strict it refuses the request.\n\n"
      "The server computes running requests in a batch: each step computes one token of every request. Requests join "

@@ -42,8 +42,8 @@ int cli_generation_save(struct cli_generation *generation, const char *path, con
 
 /* ---- reading ---- */
 
-/* Returns true if the session's tokens were counted and, in case the session keeps all entries, are available to be
- * computed again. */
+/* Returns true if `given` is the session's number of tokens. If the policy is `full`, the file must also contain these
+ * tokens, so that they can be computed again. */
 static bool has_history(const struct kvc_session *session, const struct kvc_saved *saved, size_t given) {
     struct kvc_session_stats stats;
 

@@ -271,8 +271,9 @@ int cli_eval_standard(const struct cli_command *command, int argc, char **argv) 
          "write one HTML file with tables, charts and the entries held in the first samples; it needs no network",
          &run.report, 0, 0, NULL},
         {CLI_INT, 0, "kept", "N",
-         "run the first N samples of each task and length again, to record which tokens each head holds, and when the "
-         "prompt's tokens that contain the answer are evicted; --report and --span imply 1",
+         "run the first N samples of each task and length again. These runs record which tokens each head holds, and "
+         "when the policy evicts the part of the prompt that contains the answer. With --report or --span, N is "
+         "at least 1",
          &run.kept, 0, 1000000, NULL},
         {CLI_TEXTS, 0, "span", "TEXT",
          "also record where this piece of the text is evicted; may be given several times for several pieces",

@@ -266,7 +266,7 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
          &a.shape, 0, 0, NULL},
         {CLI_TYPE, 0, "type", "TYPE", "type of the weights of --shape", &a.type, 0, 0, NULL},
         {CLI_TEXTS, 0, "kv", "SPEC",
-         "a policy, or the word all for every method (default: full). Several policies are interleaved and compared "
+         "a policy, or `all`, which means every method (default: full). Several policies are interleaved and compared "
          "with the first",
          &a.specs, 0, 0, NULL},
         {CLI_COUNTS, 0, "prompt", "N,..", "lengths of prompts, in tokens", &a.prompts, 1, 1073741824, NULL},
@@ -284,7 +284,8 @@ int kvc_cli_bench(const struct cli_command *command, int argc, char **argv) {
          "product of a BLAS library",
          &a.ops, 0, 0, NULL},
         {CLI_CHOICE, 0, "table", "TABLE",
-         "measure a group of operations instead of a model; prompt: the operations of a prefill with the first policy",
+         "measure a group of operations instead of a model. The table `prompt` measures the operations of a prefill "
+         "with the first policy",
          &a.table, 0, 0, tables},
         {CLI_TEXT, 0, "beside", "NAME",
          "with --ops or --table: also time the same calls on this second backend; the exit status is 1 if a call is "

@@ -69,25 +69,27 @@ const struct info_rule info_rules[] = {
     {"Order.", "Kept entries are in the order of their positions. Windows, pooling and pages follow that order."},
     {"Ties.",
      "The higher score wins. Of equal scores (-0 and +0 are equal) the lower index wins. NaN never wins. Scores are "
-     "float32, summed in one order (queries from old to new, then heads), the same on every machine. The scores of "
-     "two entries that add the same terms in different orders may differ in their last bit. Such scores are not equal "
-     "here, so the entry with the lower index may lose."},
+     "float32, summed in one order (queries from old to new, then heads), the same on every machine. If the "
+     "scores of two entries are sums of the same terms in different orders, the scores may differ in their last bit. "
+     "Such scores are not equal here, so the entry with the lower index may lose."},
     {"Within the budget nothing happens.", "While a head holds no more entries than its budget, everything is kept and "
                                            "read, and results are bit-identical to those of full."},
     {"Pooling", "is one-dimensional, with stride 1 and an odd kernel. It applies to the sums of rule 1, and leaves out "
-                "the entries of the observation window. At both ends of the range neighbours are missing: max ignores "
-                "them; avg counts them as zero and always divides by the kernel size."},
+                "the entries of the observation window. At both ends of the range, some neighbours are missing: max "
+                "ignores them; avg counts them as zero and always divides by the kernel size."},
     {"Budgets",
      "are a number of tokens or a share of the prompt, such as 10%. A share is raised, if necessary, to one token "
      "more than the method always keeps: to w + 1 tokens with an observation window of w tokens, to one token more "
      "than the sinks, or to 1 token if the method has neither. budget=512/256/128 gives each layer its own budget, "
-     "whether the method acts on it or not: all in tokens, or all as shares (50%/25%/10%). Methods that divide the "
-     "budget among the layers, or that choose in one layer for others, refuse it. A split budget joins a prompt method "
-     "and a select method as rocketkv joins snapkv and hsa, for example adakv:budget=split:512+quest:budget=split:512. "
-     "For c = S / 512, S being the N of rule 15, and r = min(0.2 + 0.06 log2 c, 0.8), the prompt method keeps "
-     "floor(S / c^r) entries (raised as a share is). The select method's budget is 512, and it computes its pages and "
-     "channels for these entries. Both methods need the same split budget. An impossible value is an error that names "
-     "the option, the value and the range, before a model is loaded."},
+     "whether the method acts on it or not: all in tokens, or all as shares (50%/25%/10%). Methods that divide one "
+     "budget among the layers refuse a budget for each layer, and so do methods in which one layer chooses for other "
+     "layers. A prompt method and a select method can share a split budget, just as snapkv and hsa share the budget of "
+     "rocketkv. An example is adakv:budget=split:512+quest:budget=split:512. Here the compression is c = N / 512, with "
+     "N as in rule 15, and the prompt method's part of it is r = min(0.2 + 0.06 log2 c, 0.8). The prompt method keeps "
+     "floor(N / c^r) entries, but no fewer than the minimum of a share. The select method's budget is 512. The select "
+     "method computes its pages and channels for the entries that the prompt method keeps. Both methods need the same "
+     "split budget. An impossible value is an error that names the option, the value and the range, before a model is "
+     "loaded."},
     {"Layers",
      "with attention are numbered from 0. Recurrent layers between them hold no entries and have no number. With "
      "skip_layers=n the first n layers stay full. With layers=0-3/8 a method acts on layers 0 to 3 and 8 only. If "
