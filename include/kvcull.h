@@ -82,8 +82,8 @@ struct kvc_nearest {
     size_t word_bytes; /**< length of `word` */
     const char *name;  /**< the nearest name so far, a pointer that kvc_nearest_try received; NULL: no name is near */
     size_t bytes;      /**< length of `name` */
-    size_t edits; /**< number of edits from `word` to `name` (1 if one is a prefix of the other); while `name` is NULL,
-                     a name must need fewer edits than this number */
+    size_t edits; /**< number of edits from `word` to `name` (1 if one is a prefix of the other). While `name` is NULL,
+                     this is a limit: kvc_nearest_try accepts only a name that needs fewer edits */
 };
 /** Begins a search for `word`, `bytes` long. */
 struct kvc_nearest kvc_nearest(const char *word, size_t bytes);

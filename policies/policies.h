@@ -13,8 +13,8 @@
 /* Checks that the budget is larger than the option `part` (rule 7 of docs/reference/methods.md). */
 enum kvc_status kvc_check_above(const struct kvc_values *values, const char *part, struct kvc_error *error);
 
-/* Checks that the budget is not a list, one for each layer. For methods that divide it among the layers, or choose in
- * one layer for others. */
+/* Checks that the budget is not a list, one for each layer. Methods call this function if they
+ * divide the budget among the layers, or if one layer chooses the entries that other layers keep. */
 enum kvc_status kvc_check_one_budget(const struct kvc_values *values, struct kvc_error *error);
 
 /* A check_model function: fails if keys have fewer than `dims` channels. */
@@ -105,8 +105,9 @@ enum kvc_status kvc_scorer_scores(struct kvc_stage *stage, const struct kvc_valu
 enum kvc_status kvc_chunk_gate(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t tail, uint32_t chunk,
                                uint32_t top, struct kvc_scores *gated, struct kvc_error *error);
 
-/* For the methods `adakv` and `kvzip`. Divides a layer's entries, `each` per head on average, among its heads by their
- * scores. Every head keeps its last `tail` entries in addition, and its share is at least `least`. */
+/* For the methods `adakv` and `kvzip`. Divides the budget of a layer among its heads, by the scores of their entries. A
+ * head gets `each` entries on average. Every head keeps its last `tail` entries in addition, and its share is at least
+ * `least`. */
 enum kvc_status kvc_keep_shares(struct kvc_stage *stage, const struct kvc_scores *scores, uint64_t each, uint64_t tail,
                                 double least, struct kvc_error *error);
 

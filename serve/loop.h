@@ -36,7 +36,7 @@ struct serve_loop {
     uint64_t kept_bytes, uses;
     uint64_t *loaded; /* [loaded_count]: numbers of the loaded slots, the most recently used first */
     size_t loaded_count;
-    uint64_t loaded_uses; /* value of the session's `uses` after loading */
+    uint64_t loaded_uses; /* value of `uses` after the slots were loaded */
 };
 
 /* admit.c: memory. Opens the choice's session, or continues a cached one. Returns false if the choice must wait or if
@@ -74,7 +74,8 @@ bool serve_slots_save(struct serve_loop *loop);
 bool serve_share_waits(const struct serve_loop *loop, const struct serve_choice *choice);
 /* Before a prompt's first chunk: copies a cached prefix into the session, and sets choice->share_at. */
 void serve_share_begin(struct serve_loop *loop, struct serve_choice *choice);
-/* At a prompt's end: gives copies of the session to the other admitted answers of the request to this prompt. */
+/* At a prompt's end: if the request wants several answers to the prompt, gives a copy of the session to each other
+ * answer that was admitted. */
 void serve_share_prompt(struct serve_choice *choice);
 
 #endif

@@ -137,7 +137,8 @@ void kvc_offload_arena_return(struct kvc_device *device, struct kvc_arena *arena
     arena_return(kvc_offload_of(device), arena, count, blocks);
 }
 
-/* Returns the chunk that holds a block or an extra slot. Writes the offset in that chunk of the keys or the values. */
+/* Returns the chunk that holds a block or an extra slot. *offset receives the place in the chunk where the keys begin,
+ * or the values if `values` is true. */
 static void *half_at(const struct kvc_arena *arena, uint32_t name, bool values, size_t *offset) {
     const bool extra_slot = name & KVC_EXTRA_SLOT;
     const uint32_t block = extra_slot ? (name & ~KVC_EXTRA_SLOT) / KVC_BLOCK : name;

@@ -1,6 +1,7 @@
 /* evict.c - evicts entries by scores, indices, positions or a plan, and frees empty blocks. Every eviction calls
- * evict_unkept, which lets methods merge values, updates the lists and then all data that depends on indices: the
- * select method's view, and keys that are rotated by their index. */
+ * evict_unkept. This function first lets methods merge the values of evicted entries into kept ones. It then updates
+ * the lists. Last, it updates all data that depends on indices: the select method's view, and keys that are rotated by
+ * their index. */
 #include "core/engine/evict.h"
 
 #include "core/base/assert.h"

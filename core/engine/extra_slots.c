@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define MOST_BLOCKS (KVC_EXTRA_SLOT / KVC_BLOCK) /* limit: the name of an extra slot contains its block number */
+#define MOST_BLOCKS (KVC_EXTRA_SLOT / KVC_BLOCK) /* larger block numbers do not fit into an extra slot's name */
 
 static enum kvc_status add_block(struct kvc_extra_slots *extra_slots, struct kvc_error *error) {
     const struct kvc_ops *ops = extra_slots->device->ops;

@@ -19,7 +19,7 @@ struct kvc_session_sums {
     uint64_t saturated;
     uint64_t peak_before; /* cache + state: the largest size before the last prompt */
     uint64_t prompt_peak; /* cache + state: the largest size within the last prompt */
-    uint64_t spared;      /* rows times layers of prompts that another session's computation provided */
+    uint64_t spared;      /* rows times layers, in all prompts, that another session computed for this one */
     uint32_t together;    /* number of sessions that the last prompt was computed for */
 };
 

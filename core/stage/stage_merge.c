@@ -26,8 +26,8 @@ enum kvc_status kvc_stage_merge_similar(struct kvc_stage *stage, float threshold
     if (status == KVC_OK && !(threshold >= 0.0f))
         status =
             kvc_fail(error, KVC_USAGE, "policy: merge above a cosine of %g: must be at least 0", (double)threshold);
-    if (status == KVC_OK)
-        status = kvc_stage_some_scores(stage, &targets, error); /* of the same size as numbers of places */
+    if (status == KVC_OK) /* targets are places (uint32_t); a buffer of scores (float) has the right size for them */
+        status = kvc_stage_some_scores(stage, &targets, error);
     if (status == KVC_OK)
         status = kvc_stage_some_scores(stage, &weights, error);
     if (status != KVC_OK)

@@ -27,7 +27,7 @@ enum kvc_option_kind {
     KVC_OPTION_INT,    /**< a whole number, minimum to maximum */
     KVC_OPTION_REAL,   /**< a number, minimum to maximum */
     KVC_OPTION_BUDGET, /**< tokens: a number, or a percentage of the prompt ("10%"); either may be split ("split:512").
-                        * The option `budget` may have one for each layer ("64/32"). */
+                        * The option `budget` also accepts a separate budget for each layer ("64/32"). */
     KVC_OPTION_CHOICE, /**< one of `choices` */
     KVC_OPTION_TEXT    /**< a text; in a policy string, a text with ',' or '+' needs double quotes */
 };
@@ -58,8 +58,8 @@ uint64_t kvc_value_budget(const struct kvc_values *values, const char *name, uin
 /** Returns true if a KVC_OPTION_BUDGET depends on the prompt's length: it is a percentage, or split. */
 bool kvc_value_is_share(const struct kvc_values *values, const char *name);
 /** Returns true if a KVC_OPTION_BUDGET is split between a prompt method and a select method, such as "split:512" or
- * "split:10%" (RocketKV, arXiv:2502.14051). `*total` receives the tokens after the colon, and kvc_value_budget returns
- * the entries that the prompt method keeps. */
+ * "split:10%" (RocketKV, arXiv:2502.14051). `*total` receives the budget after the colon, in tokens. For such an
+ * option, kvc_value_budget returns the number of entries that the prompt method keeps. */
 bool kvc_value_split(const struct kvc_values *values, const char *name, uint64_t prompt, uint64_t *total);
 /** Returns true if the policy string contains the option. */
 bool kvc_value_given(const struct kvc_values *values, const char *name);

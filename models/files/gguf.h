@@ -64,7 +64,8 @@ bool kvc_gguf_array_uint(const struct kvc_gguf *file, const char *key, uint64_t 
 bool kvc_gguf_array_int(const struct kvc_gguf *file, const char *key, uint64_t i, int64_t *value);
 bool kvc_gguf_array_real(const struct kvc_gguf *file, const char *key, uint64_t i, double *value);
 bool kvc_gguf_array_string(const struct kvc_gguf *file, const char *key, uint64_t i, const char **text, size_t *bytes);
-/* Returns the i-th key, for copying. Returns false if i is past the last key. */
+/* Gets the key and the value type of the i-th metadata item. A caller can copy all metadata with it. Returns false if i
+ * is past the last key. */
 bool kvc_gguf_key(const struct kvc_gguf *file, size_t i, const char **key, enum kvc_gguf_type *type);
 /* Returns the i-th value's bytes in the file, including lengths but not its type, or NULL if i is past the last value.
  */

@@ -15,7 +15,7 @@ struct kvc_held_file {
     struct kvc_held_file *next;
     atomic_bool taken;
     _Atomic(char *) path; /* the thread that replaces it by NULL owns the path */
-    char *copy;           /* same text, for freeing; a handler must not call free, so paths that it claims leak */
+    char *copy;           /* same text, for freeing; a handler must not call free, so it leaks the path it claims */
     _Atomic(uintptr_t) start;
     _Atomic(size_t) bytes;
 };

@@ -63,8 +63,8 @@ static void list_filters_sort(struct jinja *j, struct jinja_value items, struct 
     }
 }
 
-/* Returns the sort key: a list with one element for each attribute of "role,name". List comparison does not need an
- * order between equal elements. */
+/* Returns the sort key: a list with one element for each attribute of "role,name". The comparison of two lists
+ * skips equal elements, so it also works for equal values of a type that has no order. */
 static struct jinja_value sort_key(struct jinja *j, struct jinja_value item, struct jinja_value attribute, bool exact) {
     struct jinja_value key = jinja_list(j, JINJA_PLAIN);
     if (attribute.kind != JINJA_STRING) {

@@ -52,7 +52,7 @@ static inline struct kvc_int16_packed kvc_expert_packed(const struct kvc_weight 
                                                        w->packed.scale + before * kvc_int16_blocks(w->inputs)}
                            : w->packed;
 }
-/* Declares w, a weight that is the matrix of expert e. */
+/* The initializer of a kvc_weight: the matrix of expert e, where w holds the matrices of all experts. */
 #define KVC_EXPERT_WEIGHT(w, e)                                                                                        \
     {                                                                                                                  \
         .type = (w)->type, .outputs = (w)->outputs, .inputs = (w)->inputs, .row_bytes = (w)->row_bytes,                \

@@ -28,7 +28,7 @@ KVC_SIMD_INT8(neon)        /* NEON without dot product instructions */
 KVC_SIMD_INT8(neondotprod) /* NEON with SDOT */
 KVC_SIMD_INT8(neoni8mm)    /* NEON with SDOT and the matrix product SMMLA */
 
-/* All instruction sets with these vectors pack weights with one function. */
+/* All x86 instruction sets pack weights with the first function, and all NEON instruction sets with the second. */
 void kvc_pack_int16_avx2(const struct kvc_weight *w, size_t first, size_t last);
 void kvc_pack_int16_neon(const struct kvc_weight *w, size_t first, size_t last);
 

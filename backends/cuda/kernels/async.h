@@ -1,5 +1,5 @@
-/* async.h - asynchronous copies from global to shared memory, and sums over the lanes of a team that need few shuffles.
- * Below compute capability 8.0, the copies are ordinary ones. */
+/* async.h - asynchronous copies from global to shared memory, and kvc_team_sum, which adds the lanes of a team with few
+ * shuffles. Below compute capability 8.0, the copies are ordinary ones. */
 
 /* copies 16, 8 or 4 bytes; both addresses must be aligned to `bytes` */
 KVC_DEVICE void kvc_async(void *shared, const void *global, kvc_u32 bytes) {

@@ -6,7 +6,7 @@
 #define KVC_INT16_M 64u /* numbers of rows and outputs of a group's tile */
 #define KVC_INT16_N 32u
 #define KVC_INT16_STEPS 8   /* number of steps in a block; a step has 32 quants */
-#define KVC_INT16_X_STEPS 4 /* number of steps of each row that are loaded at a time; outputs are loaded completely */
+#define KVC_INT16_X_STEPS 4 /* number of steps of a row per load; the weights of a whole block are loaded at once */
 
 /* The digits of 32 quants of some rows or outputs, as words of four digits in the order of kvc_int8_product. */
 template <int rows> struct kvc_int16_digits { kvc_u32 high[rows][8], low[rows][8]; };

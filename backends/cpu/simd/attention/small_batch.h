@@ -1,15 +1,17 @@
 /* small_batch.h - template: one tile of attention for one row and its query heads that share a KV head.
  *
  * A decode step reads every key and value once, so memory bandwidth limits its speed. A key is dequantized once for all
- * heads of its group. The 32 lanes of a dot product lie side by side in vectors. vf_rows_tree adds the lanes of LANES
- * dot products at the same time, and returns one vector with the results. */
+ * heads of its group. The 32 lanes of a dot product lie side by side in vectors. vf_rows_tree finishes
+ * several dot products at the same time, one for each float of a vector (LANES): it sums the lanes of each product, and
+ * returns one vector with all results. */
 #ifndef KVC_SIMD_ATTENTION_SMALL_BATCH_H
 #define KVC_SIMD_ATTENTION_SMALL_BATCH_H
 
 #include "core/base/integers.h"
 #include "backends/cpu/simd/attention/softmax_tile.h"
 
-/* A pass computes the dot products of several heads with several keys, as many as the registers can hold sums for. */
+/* A pass computes the dot products of up to HEADS_AT_ONCE heads with ROWS_AT_ONCE keys. These numbers are chosen so
+ * that the registers can hold all partial sums. */
 #if LANES == 16
 #define HEADS_AT_ONCE 7u
 #define PREFETCH_BESIDE true /* prefetch values while scores are computed */
@@ -186,7 +188,7 @@ INLINE void prefetch_row_far(const unsigned char *row, size_t bytes) { /* prefet
         __builtin_prefetch(row + b, 0, 2);
 }
 
-#define KEYS_AHEAD 64u /* if only keys are read: how many keys ahead of use are fetched into L2 */
+#define KEYS_AHEAD 64u /* prefetch distance into L2, in keys, if only keys are read */
 
 /* Prefetches row i. If row i + 1 begins at most `fill` bytes after row i, the bytes between the two rows are prefetched
  * too. If all entries are read, and not only those of a kvc_read_list, `fill` is 0. */
@@ -268,7 +270,7 @@ static void small_batch_scores(const struct tile_entries *tile, uint32_t known, 
 
 /* ---- values ---- */
 
-#define MIX_AHEAD 12u /* how many value rows ahead of use are fetched from L2 */
+#define MIX_AHEAD 12u /* prefetch distance from L2, in value rows */
 #define MIX_HEADS (LANES == 16 ? 8u : 4u)
 
 /* The keys that are read after a tile. */
@@ -277,8 +279,8 @@ struct next_keys {
     uint32_t count;
 };
 
-/* Rows to prefetch, one per entry, during the weighted sum of the values: the next keys, and this tile's values with an
- * index below `high`. */
+/* Rows to prefetch during the weighted sum of the values: the next keys, and this tile's values with an index below
+ * `high`. For each entry that the sum adds, it prefetches at most one row of each kind. */
 struct small_batch_ahead {
     struct next_keys next;
     uint32_t high;
@@ -307,7 +309,8 @@ INLINE void small_batch_mix_strip(enum kvc_type type, unsigned heads, unsigned n
     const float *p = mix->p;
     float *o = mix->o;
     const struct small_batch_ahead *ahead = mix->ahead;
-    /* prefetches each row as a whole, once */
+    /* Numbers of rows to prefetch. The strip at channel 0 prefetches whole rows (`listed`: next keys, `near`: values).
+     * With `beside`, each strip that begins a cache line prefetches its own channels of the next keys. */
     const uint32_t listed = ahead && ahead->fill && c == 0 ? ahead->next.count : 0;
     const uint32_t beside = ahead && !ahead->fill && c * entry_bytes(type) % 64 == 0 ? ahead->next.count : 0;
     const uint32_t near = ahead && !ahead->ordered && c == 0 ? ahead->high : 0;

@@ -1,5 +1,5 @@
-/* neon.h - the kernels of int16 for CPUs with NEON, for int8/<path>.c. One kernel serves any number of rows. It
- * quantizes a group of 256 weights once for up to 64 rows. */
+/* neon.h - the int16 kernels for CPUs with NEON. int8/neon/template.h and int16/pack_neon.h include this file. One
+ * kernel serves any number of rows. It quantizes a group of 256 weights once for up to 64 rows. */
 #ifndef KVC_SIMD_INT16_NEON_H
 #define KVC_SIMD_INT16_NEON_H
 
@@ -55,7 +55,8 @@ INLINE float wide_block(const enum kvc_type type, kvc_i16 *quant, const unsigned
     return kvc_int16_scale(top);
 }
 
-/* Returns the sum of the first 32 * parts products. Each element of `sum` adds eight products, which fit in 32 bits. */
+/* Returns the sum of the first 32 * parts products. Each element of `sum` adds eight products. The result fits in 32
+ * bits. */
 INLINE kvc_i64 wide_dot(const kvc_i16 *w, const kvc_i16 *x, size_t parts) {
     int64x2_t total = vdupq_n_s64(0);
     for (size_t b = 0; b < parts; b++, w += 32, x += 32) {

@@ -1,7 +1,7 @@
 /* amx.c - attention over Q8_0 entries in integer arithmetic, with the tile registers of AMX. AMX multiplies signed
  * bytes. A tile register holds the scores of 16 queries and 16 entries, or the outputs of 16 queries and 16 channels.
- * The kernels of avx512vnni.c compute calls with up to most_few queries. Both files pack values in the same layout. The
- * layouts of keys differ only in the offset of 128. */
+ * The kernels of avx512vnni.c compute calls with up to most_few queries. Both files pack values in the same layout. For
+ * keys there is one difference: avx512vnni.c adds 128 to every quant, and this file does not. */
 #define KEY_BITS 0
 #include "backends/cpu/simd/int8/tiles.h"
 #include "backends/cpu/simd/integers/weights_512.h"
@@ -26,8 +26,8 @@ static void configure(struct kvc_tiles *t, unsigned left_bytes) {
 
 /* ---- scores ---- */
 
-/* Multiplies one or two groups of channels of 16 queries, loaded in LEFT_0 and LEFT_1, by the same groups of channels
- * of two strips of 16 keys. Stores the sums to sum [strip][group][CELLS]. */
+/* Multiplies 16 queries by two strips of 16 keys, in one or two groups of channels. The caller has loaded these groups
+ * of the queries into LEFT_0 and LEFT_1. Stores the sums to sum [strip][group][CELLS]. */
 INLINE void multiply_groups(struct kvc_tiles *t, const kvc_i8 *words, size_t strip, unsigned groups, kvc_i32 *sum) {
     TILE_ZERO(t, SUM_0);
     TILE_LOAD(t, RIGHT_0, words, 64);
@@ -116,8 +116,8 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
 
 /* ---- values ---- */
 
-/* Multiplies the digits of the weights of 16 queries by one group of channels, over the blocks of entries that `of`
- * contains. Stores the sums to sum [2 digits][2 halves][CELLS]; the high digit comes first. */
+/* Computes weighted sums of the values of the entries in `of`, for 16 queries and one group of channels. Each digit of
+ * the weights has its own sums. Stores the sums to sum [2 digits][2 halves][CELLS]; the high digit comes first. */
 INLINE void multiply_values(struct kvc_tiles *t, const kvc_i8 *values, const unsigned char *digits,
                             struct seen_range of, kvc_i32 *sum) {
     TILE_ZERO(t, SUM_0);
