@@ -59,6 +59,11 @@ def constant(budget):
     return [form.replace("{}", str(budget)) for form in forms]
 
 
+def layers(budget, first):
+    """Returns morphkv, and morphkv with the first layers left full."""
+    return [f"morphkv:budget={budget}", f"morphkv:budget={budget},skip_layers={first}"]
+
+
 BUDGETS = (64, 128, 200, 400)  # 3, 6, 10 and 20 % of 2,000 tokens
 DAPQ = "dapq:budget={},content=ends"
 PROMPT = each("snapkv:budget={}", *BUDGETS) + each(DAPQ, *BUDGETS)
@@ -122,6 +127,10 @@ SETS = [
     Set("smollm2-recall", "smollm2", "fidelity_recall", 2048, 12, [("none", RECALL)], file="text"),
     Set("smollm2-perplexity", "smollm2", "perplexity", 512, 16, [("none", ["full"] + constant(64))], file="text"),
     Set("smollm2-list", "smollm2", "list", 1024, 10, [("seen", ["full"] + constant(200))]),
+    Set("demo-layers", "demo", "needle", 2000, 40, [("answer", ["full"] + layers(128, 1) + layers(256, 1))],
+        "--ask", "answer", "--depths", "8"),
+    Set("smollm2-layers-list", "smollm2", "list", 1024, 10, [("seen", ["full"] + layers(200, 3))]),
+    Set("smollm2-layers", "smollm2", "perplexity", 512, 16, [("none", ["full"] + layers(64, 3))], file="text"),
     Set("smollm2-turns", "smollm2", "scb_niah", 2048, 12, [("seen", SCB)], file="essays"),
     both_ways("gemma3-niah", "gemma3", "niah", 2048, 22, GEMMA_SEEN, GEMMA_UNSEEN, file="essays"),
 ]
