@@ -2,12 +2,13 @@
 """measure_dapq.py - measures how well a model still knows a hidden number after dapq, for different pseudo tokens
 (docs/measured/dapq.md).
 
-    tools/measure_dapq.py MODEL TEXT [SAMPLES [BUDGET]]
+    tools/measure_dapq.py MODEL TEXT [SAMPLES [BUDGET [SPEC...]]]
 
 Each sample hides one sentence with a number among 600 words of the file TEXT and asks for it, in the model's chat
 template (with RAW=1 in the environment: without). The first words of the answer are given. The table has the nats per
 token of the true number: the mean, its difference from snapkv with the standard error, and in how many samples it is
-lower. The package `kvcull` must be installed (docs/how-to/python.md).
+lower. With SPEC the table compares these policies instead (docs/measured/take.md). The package `kvcull` must be
+installed (docs/how-to/python.md).
 """
 import math
 import os
@@ -63,7 +64,7 @@ def policies(tokens, first, answer, budget, folder):
 
 
 def main():
-    path, text, samples, budget = (sys.argv[1:] + ["20", "100"][max(0, len(sys.argv) - 3):])[:4]
+    path, text, samples, budget, *given = sys.argv[1:] + ["20", "100"][max(0, len(sys.argv) - 3):]
     samples, model, draw, rows = int(samples), Model(path), random.Random(7), {}
     with open(text, encoding="utf-8") as file:
         words = file.read().split()
@@ -71,6 +72,8 @@ def main():
         tokens, first, answer = question(model, words, sample, samples, draw)
         with tempfile.TemporaryDirectory() as folder:
             specs = policies(tokens, first, answer, budget, folder)
+            if given:
+                specs = {"full": "full", "snapkv": specs["snapkv"], **{f"`{spec}`": spec for spec in given}}
             sessions = {name: model.session(spec) for name, spec in specs.items()}
         for (name, session), logits in zip(sessions.items(), prompt_many(list(sessions.values()), tokens)):
             total = nats(logits, answer[0])
