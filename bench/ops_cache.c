@@ -90,7 +90,8 @@ KVC_MEASURE(keep_keys, 1, variant) {
     (void)variant;
     kvc_measure_counts(m, 2ull * n * 4, 0, "%u rows", (unsigned)rows);
     while (kvc_measure_again(m))
-        m->ops->keep_keys(m->device, &(struct kvc_keep_keys){.lists = lists, .first = 0, .k = k, .rows = rows});
+        m->ops->keep_keys(m->device, &(struct kvc_keep_keys){
+                                         .lists = lists, .first = 0, .k = k, .rows = rows, .width = MEASURE_HEAD_SIZE});
 }
 
 KVC_MEASURE(rotate_keys, 1, variant) {

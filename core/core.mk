@@ -65,6 +65,7 @@ libkvc_la_SOURCES += \
 	core/engine/pipeline.c \
 	core/engine/pipeline_keep.c \
 	core/engine/pipeline_passes.c \
+	core/engine/predictor.c \
 	core/engine/prepare_step.c \
 	core/engine/prompt.c \
 	core/engine/prompt_many.c \
@@ -90,6 +91,7 @@ libkvc_la_SOURCES += \
 	core/stage/stage.c \
 	core/stage/stage_columns.c \
 	core/stage/stage_entries.c \
+	core/stage/stage_predict.c \
 	core/stage/stage_probe.c \
 	core/stage/stage_queries.c \
 	core/stage/stage_ranks.c \

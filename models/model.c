@@ -12,6 +12,7 @@
 #include "core/engine/session.h"
 #include "models/chat/template.h"
 #include "models/network.h"
+#include "models/predictor.h"
 #include "models/same_files.h"
 
 /* ---- opening ---- */
@@ -148,6 +149,7 @@ enum kvc_status kvc_model_open(struct kvc_engine *engine, const char *path, stru
         kvc_model_close(made);
         return status;
     }
+    made->network.read_predictor = kvc_predictor_read;
     made->info.math = kvc_linear_math(&made->network, engine->math);
     made->packed = kvc_linear_packed_bytes(&made->network);
     made->info.resident_bytes = made->info.weight_bytes;

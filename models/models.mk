@@ -9,6 +9,7 @@ libkvc_la_SOURCES += \
 	models/network_folder.c models/network_info.c models/network_info.h \
 	models/network_gguf.c \
 	models/network_parts.c \
+	models/predictor.c \
 	models/same_files.c models/same_files.h \
 	models/text.c
 

@@ -5,22 +5,32 @@
 static const struct kvc_option options[] = {
     {"threshold", KVC_OPTION_REAL, "0", -1e9, 1e9, NULL, "entries with lower scores are evicted"},
     {"window", KVC_OPTION_INT, "128", 1, KVC_BUDGET_MOST, NULL, "newest tokens, whose entries are never evicted"},
-    {"scorer", KVC_OPTION_CHOICE, "qfilter", 0, 0, "qfilter|knorm", "method whose scores are used"},
+    {"scorer", KVC_OPTION_CHOICE, "qfilter", 0, 0, "qfilter|knorm|kvzap", "method whose scores are used"},
     {"file", KVC_OPTION_TEXT, "", 0, 0, "drawn",
-     "for scorer=qfilter: filters of the model, as `kvcull collect --for qfilter` writes them; drawn: random numbers "
-     "instead of a file"},
+     "for scorer=qfilter: filters of the model, as `kvcull collect --for qfilter` writes them; for scorer=kvzap: "
+     "networks, as kvzap reads them; drawn: random numbers instead of a file"},
     KVC_OPTIONS_END};
 
 static const struct kvc_query_option file_option = {"dms", "file", KVC_QUERY_FILTERS, false};
 
 static bool has_filters(const struct kvc_values *values) { return kvc_scorer_is(values, "qfilter"); }
+static bool has_networks(const struct kvc_values *values) { return kvc_scorer_is(values, "kvzap"); }
 
 static enum kvc_status dms_check(const struct kvc_values *values, struct kvc_error *error) {
-    if (!has_filters(values))
-        return KVC_OK;
-    if (!*kvc_value_text(values, "file"))
-        return kvc_fail(error, KVC_USAGE, "policy dms: file= is missing: scorer=qfilter reads it");
-    return kvc_query_check(&file_option, values, error);
+    if (!kvc_scorer_is(values, "knorm") && !*kvc_value_text(values, "file"))
+        return kvc_fail(error, KVC_USAGE, "policy dms: file= is missing: scorer=%s reads it",
+                        kvc_value_text(values, "scorer"));
+    return has_filters(values) ? kvc_query_check(&file_option, values, error) : KVC_OK;
+}
+
+static const char *dms_predictor(const struct kvc_values *values) {
+    return has_networks(values) ? kvc_value_text(values, "file") : NULL;
+}
+
+static uint32_t dms_columns(const struct kvc_values *values) { return has_networks(values); }
+
+static enum kvc_status dms_observe(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
+    return has_networks(values) ? kvc_stage_predict(stage, 0, error) : KVC_OK;
 }
 
 static enum kvc_status check_model(const struct kvc_values *values, const struct kvc_geometry *geometry,
@@ -61,8 +71,10 @@ static enum kvc_status dms_decode(struct kvc_stage *stage, const struct kvc_valu
         return KVC_OK;
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)
-        status =
-            kvc_stage_entry_scores(stage, has_filters(values) ? KVC_ENTRY_FILTER : KVC_ENTRY_NORM, 0, scores, error);
+        status = has_networks(values)
+                     ? kvc_stage_column_scores(stage, 0, 1, scores, error)
+                     : kvc_stage_entry_scores(stage, has_filters(values) ? KVC_ENTRY_FILTER : KVC_ENTRY_NORM, 0, scores,
+                                              error);
     if (status != KVC_OK)
         return status;
     const struct kvc_keep keep = {.top = info->entries,
@@ -85,17 +97,18 @@ const struct kvc_policy_class kvc_policy_dms = {
     .idea = "A head that needs little of the text should hold few entries, and a text that repeats itself should leave "
             "fewer than one that does not. So there is no budget: an entry stays while it is among the newest, and is "
             "evicted after that if its score is below a threshold. How many entries a head holds depends on the text.",
-    .formula =
-        "score_j: that of knorm or qfilter (`scorer`); kept = the entries of the last `window` tokens, and of the "
-        "others those with score_j >= threshold",
+    .formula = "score_j: that of knorm, qfilter or kvzap (`scorer`); kept = the entries of the last `window` tokens, "
+               "and of the "
+               "others those with score_j >= threshold",
     .memory = "at most n entries; the data decides how many. With scorer=qfilter the filters, d float32 per layer and "
-              "KV head",
+              "KV head; with scorer=kvzap what kvzap needs",
     .traffic = "one entry more than a head holds per generated token, and one more read of their keys",
     .differences =
         "The paper trains the model to make the decision itself, from a channel of the key, when the entry is "
         "appended; "
         "a model so trained cannot be run here. Scores of another method and a threshold replace the trained decision, "
-        "as in kvpress. kvpress accepts every scorer, kvcull those that need no query. kvpress evicts in decode steps "
+        "as in kvpress. kvpress accepts every scorer, kvcull those that need no query; with scorer=kvzap the method is "
+        "KVzap's (arXiv:2601.07891). kvpress evicts in decode steps "
         "only on request; here, stages=prompt turns that off.",
     .second_turn = "Entries that leave the window are tested like those of the first turn.",
     .whole_keys = true,
@@ -104,6 +117,10 @@ const struct kvc_policy_class kvc_policy_dms = {
     .trial = "file=drawn,window=20",
     .check = dms_check,
     .check_model = check_model,
+    .predictor = dms_predictor,
+    .columns = dms_columns,
+    .attended = dms_observe,
+    .observe_step = dms_observe,
     .state_bytes = state_bytes,
     .open = open_state,
     .forecast = &(const struct kvc_forecast){.bound = dms_bound, .entries = dms_entries, .ragged = KVC_RAGGED_ANY},

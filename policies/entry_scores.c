@@ -18,23 +18,27 @@ static uint64_t entry_scores_bound(const struct kvc_values *values, uint64_t pro
 
 const struct kvc_forecast kvc_newest_forecast = {.bound = entry_scores_bound};
 
-enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
-                                  uint64_t seed, struct kvc_error *error) {
+enum kvc_status kvc_keep_newest(struct kvc_stage *stage, const struct kvc_values *values,
+                                const struct kvc_scores *scores, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     const uint64_t budget = budget_of(values, info->held);
-    struct kvc_scores *scores;
-    if (info->entries <= budget)
-        return KVC_OK;
-    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
-    if (status == KVC_OK)
-        status = kvc_stage_entry_scores(stage, kind, seed, scores, error);
-    if (status != KVC_OK)
-        return status;
     const struct kvc_keep keep = {.fill = budget,
                                   .limit = budget,
                                   .recent = (int64_t)info->now - kvc_value_int(values, "recent"),
                                   .scores = scores};
     return kvc_stage_keep(stage, &keep, error);
+}
+
+enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
+                                  uint64_t seed, struct kvc_error *error) {
+    const struct kvc_stage_info *info = kvc_stage_info(stage);
+    struct kvc_scores *scores;
+    if (info->entries <= budget_of(values, info->held))
+        return KVC_OK;
+    enum kvc_status status = kvc_stage_scores(stage, &scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_entry_scores(stage, kind, seed, scores, error);
+    return status == KVC_OK ? kvc_keep_newest(stage, values, scores, error) : status;
 }
 
 /* ---- scores by any of several methods ---- */

@@ -88,6 +88,8 @@ enum kvc_status kvc_accumulated_evict(struct kvc_stage *stage, const struct kvc_
  * need no query. They keep the newest entries (KVC_NEWEST_OPTION). */
 enum kvc_status kvc_check_newest(const struct kvc_values *values, struct kvc_error *error);
 extern const struct kvc_forecast kvc_newest_forecast;
+enum kvc_status kvc_keep_newest(struct kvc_stage *stage, const struct kvc_values *values,
+                                const struct kvc_scores *scores, struct kvc_error *error);
 enum kvc_status kvc_entries_evict(struct kvc_stage *stage, const struct kvc_values *values, enum kvc_entry_kind kind,
                                   uint64_t seed, struct kvc_error *error);
 

@@ -10,6 +10,7 @@ policy_files = \
 	policies/keydiff.c \
 	policies/qfilter.c \
 	policies/dms.c \
+	policies/kvzap.c \
 	policies/block.c \
 	policies/h2o.c \
 	policies/scissorhands.c \

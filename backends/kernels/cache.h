@@ -242,8 +242,8 @@ KVC_GROUP_KERNEL(evict)(KVC_LISTS(l), KVC_READS, KVC_GLOBAL kvc_u32 *workspace, 
         l_count[h] = kept;
 }
 
-/* Stores the keys of the newest `rows` entries in state columns. Grid: (runs of channels x runs of entries, heads). On
- * CPUs a work-item fills whole cache lines of a few columns. */
+/* Stores k [rows, kv_heads, d] in state columns of the newest `rows` entries. Grid: (runs of channels x runs of
+ * entries, heads). On CPUs a work-item fills whole cache lines of a few columns. */
 KVC_KERNEL(keep_keys)
 (KVC_LISTS(l), kvc_u32 first, KVC_SPAN(const float, k), kvc_u32 rows, kvc_u32 kv_heads, kvc_u32 d) {
     kvc_u32 across = KVC_COLUMNS_OF(KVC_WORKERS), runs = (d + across - 1) / across, h = KVC_GROUP_ID(1);

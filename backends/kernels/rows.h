@@ -137,6 +137,7 @@ KVC_KERNEL(gated_silu)
     } else if (i < n) {
         float x = gate_buffer[gate_offset + i], a = activation == 1   ? kvc_gelu(x)
                                                     : activation == 3 ? kvc_sigmoid(x)
+                                                    : activation == 4 ? kvc_gelu_exact(x)
                                                                       : kvc_silu(x);
         y_buffer[y_offset + i] = up_buffer ? a * up_buffer[up_offset + i] : a;
     }

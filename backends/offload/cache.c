@@ -55,10 +55,9 @@ void kvc_offload_evict(struct kvc_device *device, const struct kvc_evict *args) 
 }
 
 void kvc_offload_keep_keys(struct kvc_device *device, const struct kvc_keep_keys *args) {
-    KVC_ASSERT(
-        kvc_offload_holds(args->k, (uint64_t)args->rows * args->lists->kv_heads * args->lists->format.head_size));
+    KVC_ASSERT(kvc_offload_holds(args->k, (uint64_t)args->rows * args->lists->kv_heads * args->width));
     const struct kvc_lists *lists = args->lists;
-    const uint32_t d = lists->format.head_size, columns = KVC_COLUMNS_OF(kvc_offload_of(device)->workers);
+    const uint32_t d = args->width, columns = KVC_COLUMNS_OF(kvc_offload_of(device)->workers);
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_keep_keys);
     if (args->rows == 0)
         return;

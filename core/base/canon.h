@@ -195,6 +195,34 @@ KVC_INLINE float kvc_gelu(float x) {
     return kvc_div(x, 1.0f + kvc_exp(-u));
 }
 
+/* gelu itself, x F(x), where F is the distribution function of the standard normal distribution. With t = |x| and w = 1
+ * / (1 + W t), F(-t) = exp(-t^2 / 2) w (C0 + w (C1 + ... + w C9)). NaN for both infinities. */
+#define KVC_NORMAL_W 0.33f
+#define KVC_NORMAL_C0 0.131650835f
+#define KVC_NORMAL_C1 0.131657094f
+#define KVC_NORMAL_C2 0.117206842f
+#define KVC_NORMAL_C3 0.0894436091f
+#define KVC_NORMAL_C4 0.047896035f
+#define KVC_NORMAL_C5 0.0104008969f
+#define KVC_NORMAL_C6 0.0132620698f
+#define KVC_NORMAL_C7 (-0.103593916f)
+#define KVC_NORMAL_C8 0.0821835548f
+#define KVC_NORMAL_C9 (-0.0201070681f)
+KVC_INLINE float kvc_gelu_exact(float x) {
+    float t = x < 0.0f ? -x : x, w = kvc_div(1.0f, kvc_fma(KVC_NORMAL_W, t, 1.0f)), p;
+    p = kvc_fma(KVC_NORMAL_C9, w, KVC_NORMAL_C8);
+    p = kvc_fma(p, w, KVC_NORMAL_C7);
+    p = kvc_fma(p, w, KVC_NORMAL_C6);
+    p = kvc_fma(p, w, KVC_NORMAL_C5);
+    p = kvc_fma(p, w, KVC_NORMAL_C4);
+    p = kvc_fma(p, w, KVC_NORMAL_C3);
+    p = kvc_fma(p, w, KVC_NORMAL_C2);
+    p = kvc_fma(p, w, KVC_NORMAL_C1);
+    p = kvc_fma(p, w, KVC_NORMAL_C0);
+    p = p * w * kvc_exp(-0.5f * t * t);
+    return x < 0.0f ? x * p : kvc_fma(-x, p, x);
+}
+
 /* The gate of gpt-oss, with clamped inputs: g = min(gate, 7), u = up clamped to -7 .. 7, then (u + 1) * (g / (1 +
  * exp(-1.702 g))). The result is a NaN if an input is a NaN, or if gate is -inf. */
 #define KVC_CLAMP_LIMIT 7.0f

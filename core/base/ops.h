@@ -64,7 +64,7 @@ enum kvc_score_kind {
 
 /* The function that gated_silu applies to the gate. The operation keeps the name gated_silu because data/hashes.txt
  * stores it. */
-enum kvc_activation { KVC_SILU, KVC_GELU, KVC_CLAMPED_SILU, KVC_SIGMOID };
+enum kvc_activation { KVC_SILU, KVC_GELU, KVC_CLAMPED_SILU, KVC_SIGMOID, KVC_GELU_EXACT };
 
 /* Consecutive rows of one session in a layer with a recurrent state. */
 struct kvc_recurrence {

@@ -26,7 +26,9 @@ enum kvc_further {
     KVC_FURTHER_integers,
     KVC_FURTHER_packed,
     KVC_FURTHER_filter,
-    KVC_FURTHER_bounded
+    KVC_FURTHER_bounded,
+    KVC_FURTHER_exact,
+    KVC_FURTHER_width
 };
 
 struct kvc_verify {

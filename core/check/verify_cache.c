@@ -145,6 +145,7 @@ static void keys_case(struct kvc_verify *v, bool rotate) {
     struct kvc_lists_shape shape = kvc_verify_shape(v, 0, 4, kvc_verify_range(v, 0, 2) > 0);
     const uint32_t d = shape.head_size, first = kvc_verify_range(v, 0, 2);
     const uint32_t half = kvc_verify_range(v, d > 1 ? 1 : 0, d / 2);
+    const uint32_t width = v->further == KVC_FURTHER_width ? kvc_verify_range(v, 1, kvc_min_u32(d, 3)) : d;
     const bool interleaved = kvc_verify_range(v, 0, 1);
     struct kvc_twin_lists lists;
     struct kvc_twin k, cosine, sine;
@@ -156,6 +157,8 @@ static void keys_case(struct kvc_verify *v, bool rotate) {
         rows = kvc_min_u32(lists.count[h], rows);
     rows = kvc_verify_range(v, v->small && rows ? 1 : 0, kvc_min_u32(rows, 40));
     kvc_verify_describe(v, ", first %u, rows %u", first, rows);
+    if (width != d)
+        kvc_verify_describe(v, ", width %u of %u", width, d);
     kvc_verify_describe(v, ", half %u, interleaved %u", half, interleaved);
     k = kvc_verify_twin_values(v, (size_t)rows * shape.kv_heads * d + 1, kvc_verify_flavour(v));
     cosine = kvc_verify_twin_values(v, (size_t)lists.most * half + 1, KVC_PLAIN);
@@ -173,7 +176,8 @@ static void keys_case(struct kvc_verify *v, bool rotate) {
             ops->keep_keys(v->device[side], &(struct kvc_keep_keys){.lists = &lists.lists[side],
                                                                     .first = first,
                                                                     .k = kvc_verify_span(k, side),
-                                                                    .rows = rows});
+                                                                    .rows = rows,
+                                                                    .width = width});
         v->status = ops->sync(v->device[side], &v->error);
     }
     if (v->status == KVC_OK)
@@ -183,6 +187,7 @@ static void keys_case(struct kvc_verify *v, bool rotate) {
 
 KVC_INJECT(keep_keys, kvc_keep_keys, if (args->rows) kvc_flip_state(device, args->lists, args->first))
 KVC_CASE(keep_keys, 4) { keys_case(v, false); }
+KVC_FURTHER_CASES(keep_keys, width, 4)
 /* Changes the first channel of the newest entry's unrotated key. */
 void kvc_inject_rotate_keys(struct kvc_device *device, const struct kvc_rotate_keys *args) {
     const struct kvc_ops *inject = kvc_inject_open(device);

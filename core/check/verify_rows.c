@@ -243,12 +243,14 @@ KVC_CASE(gated_silu, 15) {
     const bool more = v->further == KVC_FURTHER_activation, gated = !more || kvc_verify_range(v, 0, 1);
     const enum kvc_activation activation = v->further == KVC_FURTHER_clamped              ? KVC_CLAMPED_SILU
                                            : v->further == KVC_FURTHER_sigmoid            ? KVC_SIGMOID
+                                           : v->further == KVC_FURTHER_exact              ? KVC_GELU_EXACT
                                            : more && (gated || kvc_verify_range(v, 0, 2)) ? KVC_GELU
                                                                                           : KVC_SILU;
     snprintf(v->shape, sizeof v->shape, "n %zu, flavour %d%s%s", n, (int)flavour, gated ? "" : ", not gated",
              activation == KVC_GELU           ? ", gelu"
              : activation == KVC_CLAMPED_SILU ? ", clamped"
              : activation == KVC_SIGMOID      ? ", sigmoid"
+             : activation == KVC_GELU_EXACT   ? ", exact gelu"
                                               : "");
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->gated_silu(
@@ -265,6 +267,7 @@ KVC_CASE(gated_silu, 15) {
 KVC_FURTHER_CASES(gated_silu, activation, 15)
 KVC_FURTHER_CASES(gated_silu, clamped, 15)
 KVC_FURTHER_CASES(gated_silu, sigmoid, 15)
+KVC_FURTHER_CASES(gated_silu, exact, 15)
 
 KVC_INJECT(add, kvc_add, if (args->n) kvc_flip(device, args->y, args->n - 1))
 KVC_CASE(add, 8) {

@@ -114,22 +114,10 @@ void kvc_cache_positions_keep(struct kvc_session *session, uint32_t layer, uint3
     const struct kvc_lists *lists = &session->cache.layer[layer].lists;
     if (!kvc_policy_cache_positions(session->policy, layer) || stored == 0)
         return;
-    struct kvc_span k = kvc_growable_at(&runner->k_raw, row * (size_t)g->kv_heads * g->head_size * sizeof(float));
     KVC_ASSERT(first_column(session, layer) + g->head_size == lists->columns);
-    if (lists->kv_heads != g->kv_heads) { /* a list per query head */
-        const struct kvc_span repeated = kvc_growable_at(&runner->k_heads, 0);
-        runner->device->ops->repeat_heads(runner->device,
-                                          &(struct kvc_repeat_heads){.out = repeated,
-                                                                     .x = k,
-                                                                     .rows = stored,
-                                                                     .heads = g->kv_heads,
-                                                                     .copies = lists->kv_heads / g->kv_heads,
-                                                                     .head_size = g->head_size});
-        k = repeated;
-    }
-    runner->device->ops->keep_keys(
-        runner->device,
-        &(struct kvc_keep_keys){.lists = lists, .first = first_column(session, layer), .k = k, .rows = stored});
+    kvc_runner_keep(runner, lists, first_column(session, layer),
+                    kvc_growable_at(&runner->k_raw, row * (size_t)g->kv_heads * g->head_size * sizeof(float)), stored,
+                    g->head_size);
 }
 
 enum kvc_status kvc_cache_positions_renew(struct kvc_session *session, uint32_t layer, struct kvc_error *error) {

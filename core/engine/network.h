@@ -101,6 +101,13 @@ struct kvc_matrix {
     bool shared;           /* the embedding or a part of it: token lookup reads its bytes in the file */
 };
 
+struct kvc_network;
+struct kvc_predictor_file;
+/* Reads the networks of a method that predicts scores (core/engine/predictor.h). The caller frees *file, also after a
+ * failure. */
+typedef enum kvc_status kvc_predictor_reader(const struct kvc_network *network, const char *path,
+                                             struct kvc_predictor_file *file, struct kvc_error *error);
+
 struct kvc_network {
     uint32_t layers; /* attention layers, which have entries; sessions and policies count only these */
     uint32_t hidden;
@@ -140,6 +147,7 @@ struct kvc_network {
     struct kvc_weight *head;         /* [vocab, hidden]; the embedding itself if they are tied */
     struct kvc_span head_bias;       /* [vocab] */
     struct kvc_part_of part;
+    kvc_predictor_reader *read_predictor; /* NULL: no such files can be read */
     uint64_t matrix_bytes; /* bytes of this rank's matrices in the file; a matrix that two weights share counts once */
     /* Owned objects, which kvc_network_free frees. */
     struct kvc_weight **weights;

@@ -200,6 +200,25 @@ void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segm
         append_repeated(runner, n, k, v, positions);
 }
 
+void kvc_runner_keep(struct kvc_runner *runner, const struct kvc_lists *lists, uint32_t first, struct kvc_span x,
+                     uint32_t rows, uint32_t width) {
+    const struct kvc_geometry *g = &runner->geometry;
+    if (lists->kv_heads != g->kv_heads) { /* a list per query head */
+        const struct kvc_span repeated = at(&runner->k_heads, 0, 0);
+        KVC_ASSERT((size_t)rows * lists->kv_heads * width * sizeof(float) <= runner->k_heads.bytes);
+        runner->device->ops->repeat_heads(runner->device,
+                                          &(struct kvc_repeat_heads){.out = repeated,
+                                                                     .x = x,
+                                                                     .rows = rows,
+                                                                     .heads = g->kv_heads,
+                                                                     .copies = lists->kv_heads / g->kv_heads,
+                                                                     .head_size = width});
+        x = repeated;
+    }
+    runner->device->ops->keep_keys(
+        runner->device, &(struct kvc_keep_keys){.lists = lists, .first = first, .k = x, .rows = rows, .width = width});
+}
+
 static void transform(struct kvc_runner *runner, struct kvc_span x, uint32_t row, uint32_t rows, uint32_t heads) {
     const uint32_t d = runner->geometry.head_size;
     x.offset += (size_t)row * heads * d * sizeof(float);

@@ -30,6 +30,7 @@ struct kvc_stage_scratch {
 };
 
 struct kvc_coordinator;
+struct kvc_predictor;
 
 struct kvc_runner {
     struct kvc_engine *engine;
@@ -39,6 +40,7 @@ struct kvc_runner {
     struct kvc_geometry geometry;      /* this rank's geometry */
     struct kvc_geometry model;         /* geometry of all ranks together, which policies use */
     struct kvc_extra_slots *stores;    /* allocators of cache entries, one for each pair of types, as a linked list */
+    struct kvc_predictor *predictors;  /* those in use by sessions, as a linked list (predictor.h) */
     bool per_head;                     /* some session's cache has a list per query head */
 
     /* float32 scratch for the rows of the current layer; H query heads of d channels, H_kv key-value heads */
@@ -134,6 +136,10 @@ void kvc_runner_project_values(struct kvc_runner *runner, uint32_t layer, uint32
 /* Appends the segments' stored rows to their lists. k, v [rows, H_kv, d], positions int32 [rows]. */
 void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segments, size_t count, struct kvc_span k,
                        struct kvc_span v, struct kvc_span positions);
+/* Copies x [rows, H_kv, width] to state columns first .. first+width-1 of the lists' newest `rows` entries. All lists
+ * of a group receive the same values. */
+void kvc_runner_keep(struct kvc_runner *runner, const struct kvc_lists *lists, uint32_t first, struct kvc_span x,
+                     uint32_t rows, uint32_t width);
 /* Apply the operation `hadamard` if the entries' types are rotated: to queries, keys and values before keys and values
  * are appended, and to attention's output. `row` counts from the first row of the batch's part in the buffers. */
 void kvc_runner_transform(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row, uint32_t rows,

@@ -6,6 +6,7 @@
 #include "core/engine/centre.h"
 #include "core/engine/coordinator.h"
 #include "core/engine/pipeline.h"
+#include "core/engine/predictor.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -143,6 +144,8 @@ static enum kvc_status create(struct kvc_runner *runner, const struct kvc_sessio
     if (status == KVC_OK)
         status = kvc_cache_positions_check(made->policy, runner->network, g->layers, error);
     if (status == KVC_OK)
+        status = kvc_predictors_open(made, error);
+    if (status == KVC_OK)
         status = kvc_runner_store(runner, &format, &store, error);
     if (status == KVC_OK) {
         made->cache.format = format;
@@ -222,6 +225,7 @@ void kvc_session_free(struct kvc_session *session) {
         kvc_centre_close(session);
         kvc_cache_close(&session->cache);
     }
+    kvc_predictors_close(session);
     if (session->policy)
         kvc_policy_close(session->policy, session->use);
     kvc_policy_free(session->policy);

@@ -411,7 +411,7 @@ void kvc_trace_relayout(struct kvc_trace *trace, const struct kvc_relayout *args
 }
 
 void kvc_trace_keep_keys(struct kvc_trace *trace, const struct kvc_keep_keys *args) {
-    put_columns(trace, "keep_keys", args->lists, args->first, args->lists->format.head_size);
+    put_columns(trace, "keep_keys", args->lists, args->first, args->width);
 }
 
 void kvc_trace_rotate_keys(struct kvc_trace *trace, const struct kvc_rotate_keys *args) {

@@ -74,6 +74,8 @@ bool kvc_method_acts(const struct kvc_method *method, uint32_t layer);
 struct kvc_values kvc_method_values(const struct kvc_method *method, uint32_t layer);
 /* ---- what the methods need from a session (methods.c) ---- */
 
+struct kvc_predictor;
+
 /* The layers in which a method acts; computed once per session. */
 struct kvc_method_use {
     bool *acts;        /* [layers] */
@@ -82,6 +84,7 @@ struct kvc_method_use {
     uint32_t count;    /* number of layers in which it acts */
     void *state;       /* [state_bytes]: the method's state, defined by its class; NULL: none */
     size_t state_bytes;
+    struct kvc_predictor *predictor; /* predicts the method's scores (core/engine/predictor.h); NULL: none */
 };
 
 /* Checks the methods against the geometry and opens them. *use [policy->count] must be closed with kvc_policy_close. */

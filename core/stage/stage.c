@@ -74,6 +74,7 @@ void kvc_stage_set_rows(struct kvc_stage *stage, const struct kvc_batch *batch, 
     const size_t word = sizeof(float), m = runner->geometry.heads * word, q = m * runner->geometry.head_size;
     KVC_ASSERT(batch_row + (uint64_t)rows <= batch->rows && (row + (uint64_t)rows) * q <= runner->q.bytes);
     stage->queries = rows;
+    stage->first = row;
     stage->q = kvc_growable_at(&runner->q, row * q);
     stage->maximum = kvc_growable_at(&runner->maximum, row * m);
     stage->sum = kvc_growable_at(&runner->sum, row * m);

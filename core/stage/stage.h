@@ -21,6 +21,7 @@ struct kvc_stage {
      * and has no buffer if positions decide what a query sees. */
     uint32_t queries;
     uint32_t row;                      /* index of the first query in `attended`, among the prompt's kept rows */
+    uint32_t first;                    /* index of the first query in the runner's buffers, if the query is in them */
     struct kvc_span q;                 /* float32 [queries, H, d], rotated */
     struct kvc_span maximum;           /* float32 [queries, H]: M of attention */
     struct kvc_span sum;               /* float32 [queries, H]: L of attention */

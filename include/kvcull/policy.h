@@ -200,6 +200,10 @@ enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_k
 /** In `prepare`, or in the prompt stage: uploads a layer's filters [kv_heads, d], in the channels of the stored keys,
  * for the next kvc_stage_entry_scores with KVC_ENTRY_FILTER. */
 enum kvc_status kvc_stage_prepare_filter(struct kvc_stage *stage, const float *filters, struct kvc_error *error);
+/** In `attended` and `observe_step`: predicts scores of the entries of the rows just computed, from the hidden states
+ * that entered the layer's attention, with the class's `predictor` (KVzap, arXiv:2601.07891). Writes them to the
+ * class's state column `column`. */
+enum kvc_status kvc_stage_predict(struct kvc_stage *stage, uint32_t column, struct kvc_error *error);
 /** Sets scores per list as LagKV does (arXiv:2504.04704; docs/reference/methods/lagkv.md), from the standard deviation
  * of a key's and a value's channels, each normalized by the range of the next partition of `lag` entries. The score is
  * the entry's rank within its partition, or with `across` the value that is ranked. Indices below `first`, the last
@@ -583,6 +587,9 @@ struct kvc_policy_class {
     uint32_t (*columns)(const struct kvc_values *values);
     /** Returns how many entries above the budget a head holds between two evictions of the decode stage. NULL: 1. */
     uint32_t (*surplus)(const struct kvc_values *values);
+    /** Returns the safetensors file, or its folder, with the networks that kvc_stage_predict uses
+     * (docs/reference/methods/kvzap.md); "drawn": random networks; NULL: none. With it, the method needs a model. */
+    const char *(*predictor)(const struct kvc_values *values);
     bool channels;   /**< the method reads single channels of keys or values, so it needs entries of a type that is not
                           rotated */
     bool whole_keys; /**< the method calls kvc_stage_entry_scores with a kind other than KVC_ENTRY_DRAW,

@@ -105,8 +105,17 @@ def dms(
     *,
     threshold: Optional[float] = ...,
     window: Optional[int] = ...,
-    scorer: Optional[Literal['qfilter', 'knorm']] = ...,
+    scorer: Optional[Literal['qfilter', 'knorm', 'kvzap']] = ...,
     file: Optional[Numbers] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
+def kvzap(
+    *,
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
+    file: Numbers,
+    recent: Optional[int] = ...,
     skip_layers: Optional[int] = ...,
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,

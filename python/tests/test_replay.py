@@ -89,7 +89,7 @@ def test_replay_is_the_programs(name, dumps, program):
         lambda: [step for step in json.loads(program("replay", "--kv", spec, "--prompt", PROMPT, "--in",
                                                      dumps / "all.safetensors", "-q"))["steps"]
                  if step["at"] != "chunk"])
-    assert isinstance(result, list) or name in ("dapq", "kvzip", "kvcompose", "take"), result
+    assert isinstance(result, list) or name in ("dapq", "kvzip", "kvcompose", "take", "kvzap"), result
 
 
 @pytest.mark.parametrize("name", list(policy.methods()))
@@ -193,7 +193,7 @@ def test_what_is_refused():
 NEEDED = {"qfilter": "budget=300,file=drawn", "dms": "file=drawn", "sparq": "budget=300", "hsa": "budget=300", "cake": "budget=300",
           "fastkv": "budget=300", "rocketkv-mt": "budget=300"}
 #: Methods that need a file, rows that a model computes, several layers, a longer prompt, or another method.
-ELSEWHERE = {"triattention", "duo", "dapq", "kvzip", "kvcompose", "lacache", "simlayerkv", "merging", "cam"}
+ELSEWHERE = {"triattention", "duo", "dapq", "kvzip", "kvcompose", "lacache", "simlayerkv", "merging", "cam", "kvzap"}
 
 
 def test_which_queries_methods_look_at():

@@ -193,6 +193,11 @@ static void simple_rows(void **state) {
         const double x = (double)floats(a)[i], u = sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x);
         assert_near(floats(y)[i], 0.5 * x * (1 + tanh(u)), 1e-6);
     }
+    OPS->gated_silu(device, &(struct kvc_gated_silu){.y = y, .gate = a, .n = n, .activation = KVC_GELU_EXACT});
+    for (size_t i = 0; i < n; i++) {
+        const double x = (double)floats(a)[i];
+        assert_near(floats(y)[i], 0.5 * x * (1 + erf(x / sqrt(2))), 1e-6);
+    }
     OPS->gated_silu(device, &(struct kvc_gated_silu){.y = y, .gate = a, .up = b, .n = n, .activation = KVC_SIGMOID});
     for (size_t i = 0; i < n; i++)
         assert_near(floats(y)[i], floats(b)[i] / (1 + exp(-(double)floats(a)[i])), 1e-6);

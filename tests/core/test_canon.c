@@ -116,6 +116,24 @@ static void gelu(void **state) {
     assert_true(isnan(kvc_gelu(-INFINITY)) && isnan(kvc_gelu(NAN)));
 }
 
+static void gelu_exact(void **state) {
+    (void)state;
+    if (!kvc_test_has_long_double())
+        SKIP_BECAUSE("elsewhere: ./dev check --plain runs this case; valgrind has no long double");
+    for (uint32_t bits = 0; bits < kvc_bits(9.0f); bits += 997)
+        for (int sign = 0; sign < 2; sign++) {
+            const float x = kvc_from_bits(bits | (sign ? 0x80000000u : 0));
+            const double allowed =
+                x > -3 ? 8 : 64; /* the relative error of exp(-x^2 / 2) is that of x^2 / 2 times it */
+            assert_true(ulps(kvc_gelu_exact(x), x * (erfcl(-x / sqrtl(2)) / 2)) < allowed);
+        }
+    assert_int_equal(kvc_bits(kvc_gelu_exact(0.0f)), 0);
+    assert_int_equal(kvc_bits(kvc_gelu_exact(-0.0f)), 0);
+    assert_true(kvc_gelu_exact(100.0f) == 100.0f && kvc_gelu_exact(3e38f) == 3e38f);
+    assert_int_equal(kvc_bits(kvc_gelu_exact(-3e38f)), 0x80000000u);
+    assert_true(isnan(kvc_gelu_exact(INFINITY)) && isnan(kvc_gelu_exact(-INFINITY)) && isnan(kvc_gelu_exact(NAN)));
+}
+
 static void logarithms(void **state) {
     double worst = 0, worst2 = 0;
     (void)state;
@@ -448,6 +466,7 @@ int main(void) {
         cmocka_unit_test(silu),
         cmocka_unit_test(hyperbolic_tangent),
         cmocka_unit_test(gelu),
+        cmocka_unit_test(gelu_exact),
         cmocka_unit_test(logarithms),
         cmocka_unit_test(powers),
         cmocka_unit_test(rounding),

@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/policies/test_methods_select \
 	tests/policies/test_methods_take \
 	tests/policies/test_model_scores \
+	tests/policies/test_predict \
 	tests/policies/test_series \
 	tests/policies/test_windows
 

@@ -21,11 +21,11 @@ static const struct {
 #define METHOD(name, function) {name, draw_##function},
 #include "tests/oracle/methods.def"
 #undef METHOD
-    {"full", NULL},  /* the reference of every run */
-    {"dapq", NULL},  /* test_dapq.c, test_methods_rows.c */
-    {"kvzip", NULL}, /* test_methods_rows.c */
-    {"kvcompose", NULL},
-    {"take", NULL}}; /* test_methods_take.c */
+    {"full", NULL},                       /* the reference of every run */
+    {"dapq", NULL},                       /* test_dapq.c, test_methods_rows.c */
+    {"kvzip", NULL},                      /* test_methods_rows.c */
+    {"kvcompose", NULL}, {"kvzap", NULL}, /* test_predict.c */
+    {"take", NULL}};                      /* test_methods_take.c */
 enum { METHODS = sizeof methods / sizeof *methods };
 
 /* ---- alone ---- */

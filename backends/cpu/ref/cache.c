@@ -89,9 +89,9 @@ void KVC_REF(evict)(struct kvc_device *device, const struct kvc_evict *args) {
 }
 
 void KVC_REF(keep_keys)(struct kvc_device *device, const struct kvc_keep_keys *args) {
-    KVC_ASSERT(args->first + args->lists->format.head_size <= args->lists->columns);
+    KVC_ASSERT(args->first + args->width <= args->lists->columns);
     const struct kvc_lists *lists = args->lists;
-    const uint32_t d = lists->format.head_size;
+    const uint32_t d = args->width;
     (void)device;
     for (uint32_t h = 0; h < lists->kv_heads; h++)
         for (uint32_t i = 0; i < args->rows; i++) {

@@ -87,9 +87,10 @@ void KVC_REF(gated_silu)(struct kvc_device *device, const struct kvc_gated_silu 
     const float *gate = kvc_span_data(args->gate), *up = args->up.buffer ? kvc_span_data(args->up) : NULL;
     (void)device;
     for (size_t i = 0; i < args->n; i++) {
-        const float a = args->activation == KVC_GELU      ? kvc_gelu(gate[i])
-                        : args->activation == KVC_SIGMOID ? kvc_sigmoid(gate[i])
-                                                          : kvc_silu(gate[i]);
+        const float a = args->activation == KVC_GELU         ? kvc_gelu(gate[i])
+                        : args->activation == KVC_GELU_EXACT ? kvc_gelu_exact(gate[i])
+                        : args->activation == KVC_SIGMOID    ? kvc_sigmoid(gate[i])
+                                                             : kvc_silu(gate[i]);
         y[i] = args->activation == KVC_CLAMPED_SILU ? kvc_clamped_silu(gate[i], up[i]) : up ? a * up[i] : a;
     }
 }

@@ -283,6 +283,31 @@ static void activation_task(void *argument, size_t task, unsigned thread) {
     }
 }
 
+static void gelu_exact_task(void *argument, size_t task, unsigned thread) {
+    static const float c[] = {KVC_NORMAL_C8, KVC_NORMAL_C7, KVC_NORMAL_C6, KVC_NORMAL_C5, KVC_NORMAL_C4,
+                              KVC_NORMAL_C3, KVC_NORMAL_C2, KVC_NORMAL_C1, KVC_NORMAL_C0};
+    const struct rows_job *job = argument;
+    const size_t end = piece_end(job, task);
+    const vf one = vf_set(1.0f);
+    size_t i = task * job->piece;
+    (void)thread;
+    for (; i + LANES <= end; i += LANES) {
+        const vf x = vf_load(job->x + i), minus = vf_sub(vf_set(-0.0f), x);
+        const vf t = vf_select(vf_less(x, vf_zero()), minus, x);
+        const vf w = vf_div(one, vf_fma(vf_set(KVC_NORMAL_W), t, one));
+        vf p = vf_set(KVC_NORMAL_C9);
+        for (unsigned k = 0; k < sizeof c / sizeof *c; k++)
+            p = vf_fma(p, w, vf_set(c[k]));
+        p = vf_mul(vf_mul(p, w), exp_any(vf_mul(vf_mul(vf_set(-0.5f), t), t)));
+        const vf a = vf_select(vf_less(x, vf_zero()), vf_mul(x, p), vf_fma(minus, p, x));
+        vf_store(job->y + i, job->w ? vf_mul(a, vf_load(job->w + i)) : a);
+    }
+    for (; i < end; i++) {
+        const float a = kvc_gelu_exact(job->x[i]);
+        job->y[i] = job->w ? a * job->w[i] : a;
+    }
+}
+
 static void clamped_silu_task(void *argument, size_t task, unsigned thread) {
     const struct rows_job *job = argument;
     const size_t end = piece_end(job, task);
@@ -308,6 +333,7 @@ static void gated_silu(struct kvc_device *device, const struct kvc_gated_silu *a
                            .width = 1,
                            .activation = args->activation};
     kvc_task_fn *task = args->activation == KVC_CLAMPED_SILU    ? clamped_silu_task
+                        : args->activation == KVC_GELU_EXACT    ? gelu_exact_task
                         : args->activation == KVC_SILU && job.w ? gated_silu_task
                                                                 : activation_task;
     run_pieces(device, &job, task, (double)args->n * 40 / LANES);
