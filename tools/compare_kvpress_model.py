@@ -82,7 +82,7 @@ class Layer:
 
 def kept_of(module, heads, n):
     """Returns the positions that a press has not marked as evicted."""
-    _, head, row = module.masked_key_indices
+    _, head, row = module.masked_key_indices or (None, torch.zeros(0), torch.zeros(0))
     gone = [set(row[head == h].tolist()) for h in range(heads)]
     module.masked_key_indices = None
     return [[i for i in range(n) if i not in gone[h]] for h in range(heads)]
@@ -179,6 +179,20 @@ def observed(make, r):
     return lambda layer: layer.heads(Sums(r), layer.attentions)
 
 
+class Threshold(Method):
+    """dms with a threshold of 0.25, which is the border."""
+
+    def add(self, scores, ours, theirs):
+        self.lists += len(theirs)
+        self.entries += sum(map(len, theirs))
+        for h, kept in enumerate(theirs):
+            for i in set(kept) ^ set(ours[h]):
+                gap = abs(float(scores[h, i]) - 0.25)
+                self.worst = max(self.worst, gap)
+                self.differ += gap > 1e-4
+                self.rounding += gap <= 1e-4
+
+
 class ChunkKV(Method):
     """chunkkv. Where their last, shorter chunk is among the chunks kept, they keep fewer entries; kvcull
     fills the budget with the first entries of one more chunk, which are left out here."""
@@ -250,11 +264,46 @@ def kvzip(folder, model, ids, budget):
     return [(kept_of(layer.self_attn, heads, n), chosen.score_val[l]) for l, layer in enumerate(layers)]
 
 
-def run(folder, models, ids, only):
+def kvzap(folder, model, n, parent):
+    """Returns kvzap, and dms with its scores, each with random networks of both forms. They are written to `parent`."""
+    KVzapPress, DMSPress = press(folder, "kvzap_press", "KVzapPress"), press(folder, "dms_press", "DMSPress")
+    KVzapModel, KVzapConfig = (press(folder, "kvzap_press", name) for name in ("KVzapModel", "KVzapConfig"))
+    config, made, budget = model.config, [], int(0.37 * n)
+    for inner in None, 48:
+        file = os.path.join(parent, f"kvzap-{inner}")
+        networks = KVzapModel(KVzapConfig(input_dim=config.hidden_size, output_dim=config.num_key_value_heads,
+                                          hidden_dim=inner, n_modules=config.num_hidden_layers))
+        with torch.no_grad():
+            for weight in networks.parameters():
+                weight.normal_(0, weight.shape[-1] ** -0.5)
+        networks.save_pretrained(file)
+
+        def chosen(keep, networks=networks):
+            result = KVzapPress()
+            result.kvzap_model, result.compression_ratio = networks, keep
+            return result
+
+        def evicted(layer, scorer=chosen(0)):
+            """Returns what DMSPress does not mark as evicted."""
+            kwargs = {**layer.kwargs, "hidden_states": layer.hidden, "cache_position": torch.arange(n)}
+            layer.scores = scorer.score(layer.module, layer.hidden, None, None, None, kwargs)
+            layer.module.masked_key_indices = None
+            with mock.patch.object(sys.modules["kvpress.presses.dms_press"], "extract_keys_and_values",
+                                   lambda *ignored: (layer.keys, layer.values)):
+                DMSPress(scorer, 0.25, 100).forward_hook(layer.module, [], kwargs, [None, None])
+            return kept_of(layer.module, layer.keys.shape[1], n)
+        made += [Method("kvzap", f"kvzap:budget={budget},file={file}",
+                        lambda layer, one=chosen(ratio(budget, n)): layer.heads(one), "random networks of both forms"),
+                 Threshold("dms", f"dms:scorer=kvzap,threshold=0.25,window=100,file={file}", evicted,
+                           "the scores of kvzap")]
+    return made
+
+
+def run(folder, models, ids, only, parent):
     """Compares all methods for one prompt. models: those of transformers and of kvcull."""
     theirs, ours = models
     layers, n = theirs.model.layers, ids.shape[1]
-    wanted = [m for m in methods(folder, n) if not only or m.name in only]
+    wanted = [m for m in methods(folder, n) + kvzap(folder, theirs, n, parent) if not only or m.name in only]
     kept = {m: [] for m in wanted}
 
     def hook(module, inputs, kwargs, output):
@@ -326,7 +375,7 @@ def main():
             text = models[1].tokenize(open(TEXT, encoding="utf-8").read(), bos=False)
             for i in range(options.prompts):
                 tokens = torch.from_numpy(text[i * options.tokens:][:options.tokens].copy()).long()
-                done += run(options.kvpress, models, tokens[None], set(filter(None, options.only.split(","))))
+                done += run(options.kvpress, models, tokens[None], set(filter(None, options.only.split(","))), parent)
     print(f"{'method':<20}{'lists':>7}{'entries':>9}{'differ':>8}{'rounding':>9}{'worst':>9}  what was compared")
     for name in dict.fromkeys(m.name for m in done):
         same = [m for m in done if m.name == name]
