@@ -278,7 +278,7 @@ static void test_long(void **state) {
     const struct kvc_rope rope = {.rotary = D, .frequency = frequency, .attention_factor = 1};
     struct kvc_engine *const opened = engine;
     (void)state;
-    for (uint32_t threads = 1; threads <= 3; threads += 2) {
+    for (int threads = 1; threads <= 3; threads += 2) {
         const struct kvc_engine_options options = {
             .backend = getenv("KVCULL_TEST_BACKEND"), .threads = threads, .math = KVC_MATH_EXACT};
         FINE(kvc_engine_open(&options, &engine, &error));
