@@ -119,6 +119,23 @@ KVC_MEASURE(expected_scores, 2, mean_only) {
                                                                          .stride = STRIDE});
 }
 
+KVC_MEASURE(mean_weights, 1, variant) {
+    struct kvc_lists *lists = make_lists(m, 0);
+    const struct kvc_span sums = kvc_measure_values(m, (size_t)H * (D + 1) * D);
+    const struct kvc_span weights = kvc_measure_space(m, (size_t)H * STRIDE * 4);
+    (void)variant;
+    kvc_measure_counts(m, key_bytes() + 4ull * N * H, (uint64_t)N * H * (4 * D + MEASURE_EXP), "%d channels", D);
+    while (kvc_measure_again(m))
+        m->ops->mean_weights(m->device, &(struct kvc_mean_weights){.lists = lists,
+                                                                   .heads = H,
+                                                                   .queries = 100,
+                                                                   .first = 4,
+                                                                   .sums = sums,
+                                                                   .scale = 2.5f,
+                                                                   .weights = weights,
+                                                                   .stride = STRIDE});
+}
+
 KVC_MEASURE(series_scores, 1, variant) {
     struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span mean = kvc_measure_values(m, (size_t)H * D);
@@ -158,17 +175,20 @@ KVC_MEASURE(chunk_mass, 1, variant) {
                                                                .stride = STRIDE});
 }
 
-KVC_MEASURE(leverage_scores, 1, variant) {
+KVC_MEASURE(leverage_scores, 2, weighted) {
     struct kvc_lists *lists = make_lists(m, 0);
     const struct kvc_span cosine = kvc_measure_values(m, (size_t)N * D / 2);
     const struct kvc_span sine = kvc_measure_values(m, (size_t)N * D / 2);
+    const struct kvc_span weights = kvc_measure_values(m, (size_t)H * STRIDE), none = {NULL, 0};
     const struct kvc_span scores = kvc_measure_space(m, (size_t)HK * STRIDE * 4);
-    (void)variant;
-    kvc_measure_counts(m, key_bytes() + ALL * 4ull, 2ull * ALL * D * D, "%d channels", D);
+    kvc_measure_counts(m, key_bytes() + ALL * 4ull, 2ull * (weighted ? N * H : ALL) * D * D, "%s",
+                       weighted ? "weighted values" : "keys");
     while (kvc_measure_again(m))
         m->ops->leverage_scores(m->device, &(struct kvc_leverage_scores){.lists = lists,
                                                                          .first = 8,
                                                                          .last = 4,
+                                                                         .heads = H,
+                                                                         .weights = weighted ? weights : none,
                                                                          .cosine = cosine,
                                                                          .sine = sine,
                                                                          .rotary = D,

@@ -20,6 +20,7 @@ policy_files = \
 	policies/rkv.c \
 	policies/triattention.c \
 	policies/expected.c \
+	policies/cap.c \
 	policies/chunkkv.c \
 	policies/criticalkv.c \
 	policies/cam.c \

@@ -452,6 +452,20 @@ def compactor(folder, kvcull, seed, result):
     result.note = "their random projection replaced by the identity; whole chunks; nothing is rotated"
 
 
+def cap(folder, kvcull, seed, result):
+    CapPress = press(folder, "cap_press", "CapPress")
+    for heads, kv_heads, d, rows, sinks, tau in ((8, 2, 32, 300, 4, 5), (4, 4, 16, 700, 1, 2), (6, 2, 64, 300, 7, 0),
+                                                 (7, 1, 80, 1200, 4, 20)):
+        case, budget = Case(seed, 2, heads, kv_heads, d, rows, rows), rows // 3
+        case.q += torch.randn(2, 1, heads, d, generator=torch.Generator().manual_seed(seed))  # a nonzero mean, as in real models
+
+        def make(held):
+            sys.modules["kvpress.presses.cap_press"].get_prerope_query_states = queries_of(held)
+            return CapPress(ratio(budget, rows), tau, 3, sinks, 0)
+        compare(kvcull, case, f"cap:budget={budget},sinks={sinks},tau={tau}", make, result)
+    result.note = "epsilon=0; queries that are not rotated"
+
+
 def block(folder, kvcull, seed, result):
     BlockPress = press(folder, "block_press", "BlockPress")
     scorers = {"knorm": press(folder, "knorm_press", "KnormPress"),
@@ -590,7 +604,8 @@ def cam(folder, kvcull, seed, result):
 
 
 PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "chunkkv-gated", "expected",
-           "qfilter", "dms", "criticalkv", "compactor", "kvzip", "block", "kvcompose", "merging", "cam", "cur", "finch")
+           "qfilter", "dms", "criticalkv", "compactor", "kvzip", "block", "kvcompose", "merging", "cam", "cur", "finch",
+           "cap")
 
 
 def main():

@@ -142,6 +142,7 @@ def methods(folder, n):
         Method("expected", f"expected:budget={budget}", plain(expect())),
         Method("expected", f"expected:budget={budget},covariance=off,values=off,future=64,sinks=7",
                plain(expect(n_future_positions=64, n_sink=7, use_covariance=False, use_vnorm=False))),
+        Method("cap", f"cap:budget={budget}", plain(make("cap", "CapPress")(r, epsilon=0)), "epsilon=0"),
         Method("criticalkv", f"criticalkv:budget={budget},{snapkv}",
                plain(make("criticalkv", "CriticalKVPress")(snap()))),
         Method("criticalkv", f"criticalkv:budget={budget},scorer=expected,window=0,first=0.25",

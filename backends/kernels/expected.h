@@ -1,4 +1,4 @@
-/* expected.h - expected attention: query_moments, expected_scores. */
+/* expected.h - expected attention: query_moments, expected_scores, mean_weights. */
 
 /* Returns where channel c is stored if the first 2 * pairs channels are stored as pairs (2i, 2i + 1). c is the
  * channel's number in rope's other layout, in which channels i and i + pairs are a pair. */
@@ -89,4 +89,61 @@ KVC_KERNEL(expected_sums)
         sum = (sum + epsilon) * kvc_sqrt(lane[0]);
     }
     scores_buffer[scores_offset + (kvc_u64)h * stride + index] = sum;
+}
+
+/* ---- mean_weights ---- */
+
+/* Grid: (channels, query heads). Writes u [H, d]: the mean of each head's queries, rotated. */
+KVC_KERNEL(mean_directions)
+(KVC_SPAN(const float, sums), KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rotary, kvc_u32 d,
+ kvc_u32 queries, KVC_SPAN(float, u)) {
+    kvc_u64 c = KVC_GLOBAL_ID();
+    kvc_u32 g = KVC_GROUP_ID(1), pairs = rotary / 2;
+    KVC_GLOBAL const float *sum = sums_buffer + sums_offset + (kvc_u64)g * (d + 1) * d;
+    float n = (float)queries, x;
+    KVC_OPEN(const float, cosine);
+    KVC_OPEN(const float, sine);
+    if (c >= d)
+        return;
+    x = kvc_div(sum[c], n);
+    if (cosine_buffer && c < pairs)
+        x = kvc_fma(-kvc_div(sum[c + pairs], n), sine[c], x * cosine[c]);
+    else if (cosine_buffer && c < 2 * pairs)
+        x = kvc_fma(kvc_div(sum[c - pairs], n), sine[c - pairs], x * cosine[c - pairs]);
+    u_buffer[u_offset + (kvc_u64)g * d + c] = x;
+}
+
+/* Grid: (indices / KVC_TEAMS, query heads). Writes scale * c [H, stride] for the indices from `first` on. length [H_kv,
+ * stride]: lengths of the keys. */
+KVC_GROUP_KERNEL(mean_logits)
+(KVC_LISTS(l), KVC_ARENA, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, u), KVC_SPAN(const float, length),
+ float scale, KVC_SPAN(float, logits), kvc_u32 stride) {
+    KVC_SHARED float shared_sum[KVC_SUM_FLOATS];
+    kvc_u32 g = KVC_GROUP_ID(1), h = g / group, index = KVC_GROUP_ID(0) * KVC_TEAMS + KVC_LOCAL_ID() / KVC_WORKERS;
+    KVC_GLOBAL const float *mean = u_buffer + u_offset + (kvc_u64)g * head_size;
+    kvc_u32 here;
+    kvc_bytes key = (kvc_bytes)0;
+    float square, dot, both;
+    KVC_OPEN_ARENA(arena);
+    KVC_OPEN_HEAD(head, l, h);
+    here = index >= first && index < head.count;
+    if (here)
+        key = (kvc_bytes)kvc_head_key(&arena, &head, kvc_head_slot(&head, index));
+    square = kvc_lanes_sum(kvc_lanes_dot_entry(KVC_K_F32, mean, (kvc_bytes)mean, head_size), shared_sum);
+    dot = kvc_lanes_sum(kvc_lanes_dot_entry(key_type, mean, key, head_size), shared_sum);
+    if (here && KVC_LOCAL_ID() % KVC_WORKERS == 0) {
+        both = kvc_sqrt(square) * length_buffer[length_offset + (kvc_u64)h * stride + index];
+        logits_buffer[logits_offset + (kvc_u64)g * stride + index] = scale * (both == 0.0f ? 0.0f : kvc_div(dot, both));
+    }
+}
+
+/* Grid: (indices, query heads). Replaces the logits, which mean_logits wrote to `weights`. */
+KVC_KERNEL(mean_weights)
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 group, kvc_u32 first, KVC_SPAN(const float, totals), KVC_SPAN(float, weights),
+ kvc_u32 stride) {
+    kvc_u64 index = KVC_GLOBAL_ID();
+    kvc_u32 g = KVC_GROUP_ID(1);
+    KVC_GLOBAL float *weight = weights_buffer + weights_offset + (kvc_u64)g * stride + index;
+    if (index < count[g / group])
+        *weight = index < first ? 0.0f : kvc_exp(*weight - totals_buffer[totals_offset + 2 * (kvc_u64)g]);
 }

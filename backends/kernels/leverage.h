@@ -157,61 +157,70 @@ KVC_KERNEL(chunk_weights)
 
 /* ---- leverage_scores ---- */
 
-/* Grid: (indices x channels, heads). Writes keys [H_kv, indices, d], each rotated back from its position. */
+/* The first four kernels work on R rows of keys. There is one row for each KV head, and the keys are rotated back from
+ * their positions; or, with weights [R, stride], one for each query head, and the keys are values times weights. A KV
+ * head has `group` rows. */
+
+/* Grid: (indices x channels, R). Writes keys [R, indices, d]. */
 KVC_KERNEL(leverage_keys)
-(KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, cosine), KVC_SPAN(const float, sine), kvc_u32 rotary,
- KVC_SPAN(float, keys), kvc_u32 indices) {
+(KVC_LISTS(l), KVC_ARENA, kvc_u32 group, KVC_SPAN(const float, weights), kvc_u32 stride, KVC_SPAN(const float, cosine),
+ KVC_SPAN(const float, sine), kvc_u32 rotary, KVC_SPAN(float, keys), kvc_u32 indices) {
     kvc_u64 id = KVC_GLOBAL_ID(), row;
-    kvc_u32 h = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), index = (kvc_u32)(id / head_size), pairs = rotary / 2;
+    kvc_u32 g = KVC_GROUP_ID(1), c = (kvc_u32)(id % head_size), index = (kvc_u32)(id / head_size), pairs = rotary / 2;
     kvc_u32 slot;
     kvc_bytes key;
     float x;
+    KVC_OPEN(const float, weights);
     KVC_OPEN(const float, cosine);
     KVC_OPEN(const float, sine);
     KVC_OPEN_ARENA(arena);
-    KVC_OPEN_HEAD(head, l, h);
+    KVC_OPEN_HEAD(head, l, g / group);
     if (id / head_size >= head.count)
         return;
     slot = kvc_head_slot(&head, index);
     key = kvc_head_key(&arena, &head, slot);
     row = (kvc_u64)kvc_head_position(&head, slot) * pairs;
     x = kvc_entry_value(key_type, key, c, head_size);
-    if (cosine_buffer && c < pairs)
+    if (weights_buffer)
+        x = kvc_entry_value(value_type, kvc_head_value(&arena, &head, slot), c, head_size) *
+            weights[(kvc_u64)g * stride + index];
+    else if (cosine_buffer && c < pairs)
         x = kvc_fma(kvc_entry_value(key_type, key, c + pairs, head_size), sine[row + c], x * cosine[row + c]);
     else if (cosine_buffer && c < 2 * pairs)
         x = kvc_fma(-kvc_entry_value(key_type, key, c - pairs, head_size), sine[row + c - pairs],
                     x * cosine[row + c - pairs]);
-    keys_buffer[keys_offset + (kvc_u64)h * indices * head_size + id] = x;
+    keys_buffer[keys_offset + (kvc_u64)g * indices * head_size + id] = x;
 }
 
-/* Grid: (channels, heads). Computes means [H_kv, d]. */
+/* Grid: (channels, R). Computes means [R, d], or sets them to 0 unless `centred` is true. */
 KVC_KERNEL(leverage_means)
-(KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
- KVC_SPAN(float, means)) {
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 group, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys),
+ kvc_u32 indices, kvc_u32 d, kvc_u32 centred, KVC_SPAN(float, means)) {
     kvc_u64 c = KVC_GLOBAL_ID();
-    kvc_u32 h = KVC_GROUP_ID(1), end = kvc_scored_end(count[h], last), begin = kvc_scored_begin(first, end), r = begin;
-    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * indices * d + c;
+    kvc_u32 g = KVC_GROUP_ID(1), end = kvc_scored_end(count[g / group], last), begin = kvc_scored_begin(first, end);
+    kvc_u32 r = begin;
+    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)g * indices * d + c;
     float sum = 0.0f, one = KVC_ONE(indices);
     if (c >= d)
         return;
-    while (r < end) {
+    while (centred && r < end) {
         kvc_u32 next = r - r % KVC_TILE + KVC_TILE;
         float tile = 0.0f;
         for (; r < end && r < next; r++)
             tile = kvc_plus(tile, key[(kvc_u64)r * d], one);
         sum = kvc_plus(sum, tile, one);
     }
-    means_buffer[means_offset + (kvc_u64)h * d + c] = kvc_div(sum, (float)(end - begin));
+    means_buffer[means_offset + (kvc_u64)g * d + c] = centred ? kvc_div(sum, (float)(end - begin)) : 0.0f;
 }
 
-/* Grid: (d * d pairs of channels b and c, heads). Computes gram [H_kv, d, d] for c <= b. */
+/* Grid: (d * d pairs of channels b and c, R). Computes gram [R, d, d] for c <= b. */
 KVC_KERNEL(leverage_gram)
-(KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
- KVC_SPAN(const float, means), float ridge, KVC_SPAN(float, gram)) {
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 group, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys),
+ kvc_u32 indices, kvc_u32 d, KVC_SPAN(const float, means), float ridge, KVC_SPAN(float, gram)) {
     kvc_u64 id = KVC_GLOBAL_ID(), b = id / d, c = id % d;
-    kvc_u32 h = KVC_GROUP_ID(1), end = kvc_scored_end(count[h], last), r = kvc_scored_begin(first, end);
-    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)h * indices * d;
-    KVC_GLOBAL const float *mean = means_buffer + means_offset + (kvc_u64)h * d;
+    kvc_u32 g = KVC_GROUP_ID(1), end = kvc_scored_end(count[g / group], last), r = kvc_scored_begin(first, end);
+    KVC_GLOBAL const float *key = keys_buffer + keys_offset + (kvc_u64)g * indices * d;
+    KVC_GLOBAL const float *mean = means_buffer + means_offset + (kvc_u64)g * d;
     float sum = 0.0f, one = KVC_ONE(indices), of_b, of_c;
     if (b >= d || c > b)
         return;
@@ -224,7 +233,7 @@ KVC_KERNEL(leverage_gram)
             tile = kvc_fma(key[(kvc_u64)r * d + b] - of_b, key[(kvc_u64)r * d + c] - of_c, tile);
         sum = kvc_plus(sum, tile, one);
     }
-    gram_buffer[gram_offset + (kvc_u64)h * d * d + id] = b == c ? sum + ridge : sum;
+    gram_buffer[gram_offset + (kvc_u64)g * d * d + id] = b == c ? sum + ridge : sum;
 }
 
 /* Returns s minus the products of n neighbours of two rows. */
@@ -234,13 +243,13 @@ KVC_DEVICE float kvc_less_products(float s, KVC_GLOBAL const float *a, KVC_GLOBA
     return s;
 }
 
-/* Grid: (KV heads). Replaces gram by its Cholesky factor. Only the diagonal goes to separate memory, diagonal [H_kv,
- * d], because all rows of a column read its old value. */
+/* Grid: (R). Replaces gram by its Cholesky factor. Only the diagonal goes to separate memory, diagonal [R, d], because
+ * all rows of a column read its old value. */
 KVC_GROUP_KERNEL(leverage_factor)
 (KVC_SPAN(float, gram), KVC_SPAN(float, diagonal), kvc_u32 d, float ridge) {
-    kvc_u32 h = KVC_GROUP_ID(0);
-    KVC_GLOBAL float *rows = gram_buffer + gram_offset + (kvc_u64)h * d * d;
-    KVC_GLOBAL float *diagonal = diagonal_buffer + diagonal_offset + (kvc_u64)h * d;
+    kvc_u32 g = KVC_GROUP_ID(0);
+    KVC_GLOBAL float *rows = gram_buffer + gram_offset + (kvc_u64)g * d * d;
+    KVC_GLOBAL float *diagonal = diagonal_buffer + diagonal_offset + (kvc_u64)g * d;
     for (kvc_u32 c = 0; c < d; c++) {
         KVC_GLOBAL float *row = rows + (kvc_u64)c * d;
         float pivot = kvc_less_products(row[c], row, row, c);
@@ -256,32 +265,40 @@ KVC_GROUP_KERNEL(leverage_factor)
     }
 }
 
-/* Grid: (indices, heads). y [H_kv, d, indices] is scratch. */
-KVC_KERNEL(leverage_scores)
-(KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys),
- KVC_SPAN(const float, means), KVC_SPAN(const float, gram), KVC_SPAN(const float, diagonal), KVC_SPAN(float, y),
- kvc_u32 indices, kvc_u32 d, KVC_SPAN(float, scores), kvc_u32 stride) {
-    kvc_u64 index = KVC_GLOBAL_ID();
-    kvc_u32 h = KVC_GROUP_ID(1);
-    KVC_GLOBAL const float *key = keys_buffer + keys_offset + ((kvc_u64)h * indices + index) * d;
-    KVC_GLOBAL const float *mean = means_buffer + means_offset + (kvc_u64)h * d;
-    KVC_GLOBAL const float *row = gram_buffer + gram_offset + (kvc_u64)h * d * d;
-    KVC_GLOBAL const float *diagonal = diagonal_buffer + diagonal_offset + (kvc_u64)h * d;
-    KVC_GLOBAL float *mine = y_buffer + y_offset + (kvc_u64)h * d * indices + index;
-    KVC_GLOBAL float *score = scores_buffer + scores_offset + (kvc_u64)h * stride + index;
-    if (index >= count[h])
-        return;
-    if (index < first || index >= kvc_scored_end(count[h], last)) {
-        *score = 0.0f;
-        return;
-    }
+/* Returns the leverage of a key. mine [d, indices] is scratch memory, of which one column is used. */
+KVC_DEVICE float kvc_leverage_of(KVC_GLOBAL const float *key, KVC_GLOBAL const float *mean, KVC_GLOBAL const float *row,
+                                 KVC_GLOBAL const float *diagonal, KVC_GLOBAL float *mine, kvc_u32 d, kvc_u32 indices) {
     for (kvc_u32 b = 0; b < d; b++, row += d) {
         float s = key[b] - mean[b];
         for (kvc_u32 k = 0; k < b; k++)
             s = kvc_fma(-row[k], mine[(kvc_u64)k * indices], s);
         mine[(kvc_u64)b * indices] = kvc_div(s, diagonal[b]);
     }
-    *score = kvc_column_dot(mine, mine, d, indices);
+    return kvc_column_dot(mine, mine, d, indices);
+}
+
+/* Grid: (indices, heads). y [H_kv, d, indices] is scratch. */
+KVC_KERNEL(leverage_scores)
+(KVC_GLOBAL const kvc_u32 *count, kvc_u32 group, kvc_u32 first, kvc_u32 last, KVC_SPAN(const float, keys),
+ KVC_SPAN(const float, means), KVC_SPAN(const float, gram), KVC_SPAN(const float, diagonal), KVC_SPAN(float, y),
+ kvc_u32 indices, kvc_u32 d, KVC_SPAN(float, scores), kvc_u32 stride) {
+    kvc_u64 index = KVC_GLOBAL_ID();
+    kvc_u32 h = KVC_GROUP_ID(1);
+    KVC_GLOBAL float *mine = y_buffer + y_offset + (kvc_u64)h * d * indices + index;
+    float sum = 0.0f, one = KVC_ONE(indices);
+    KVC_OPEN(const float, keys);
+    KVC_OPEN(const float, means);
+    KVC_OPEN(const float, gram);
+    KVC_OPEN(const float, diagonal);
+    if (index >= count[h])
+        return;
+    for (kvc_u32 g = h * group; g < (h + 1) * group; g++)
+        if (index >= first && index < kvc_scored_end(count[h], last))
+            sum = kvc_plus(sum,
+                           kvc_leverage_of(keys + ((kvc_u64)g * indices + index) * d, means + (kvc_u64)g * d,
+                                           gram + (kvc_u64)g * d * d, diagonal + (kvc_u64)g * d, mine, d, indices),
+                           one);
+    scores_buffer[scores_offset + (kvc_u64)h * stride + index] = kvc_div(sum, (float)group);
 }
 
 /* ---- standard_mix ---- */

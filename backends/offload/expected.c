@@ -1,4 +1,4 @@
-/* expected.c - expected attention: the moments of queries, and the scores that they give to entries. */
+/* expected.c - expected attention: the moments of queries, and the scores and weights that they give to entries. */
 #include "core/base/assert.h"
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
@@ -39,4 +39,29 @@ void kvc_offload_expected_scores(struct kvc_device *device, const struct kvc_exp
     KVC_PUSH(&sums, lists, lists->arena, group, args->first, args->values, args->epsilon, logits, totals, args->scores,
              args->stride);
     kvc_launch_items(kvc_offload_of(device), &sums, most, lists->kv_heads, 1);
+}
+
+/* The workspace holds u [H, d], totals [H, 2] and the lengths of the keys [H_kv, stride]. */
+void kvc_offload_mean_weights(struct kvc_device *device, const struct kvc_mean_weights *args) {
+    KVC_ASSERT(args->queries > 0 && kvc_offload_holds(args->weights, (uint64_t)args->heads * args->stride));
+    struct kvc_offload *offload = kvc_offload_of(device);
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t d = lists->format.head_size, heads = args->heads, group = heads / lists->kv_heads;
+    const uint32_t most = kvc_offload_most_slots(lists), teams = offload->group / offload->workers;
+    struct kvc_launch direct = kvc_launch_of(KVC_KERNEL_mean_directions);
+    struct kvc_launch compare = kvc_launch_of(KVC_KERNEL_mean_logits), weigh = kvc_launch_of(KVC_KERNEL_mean_weights);
+    struct kvc_buffer *workspace = kvc_offload_workspace(
+        offload, ((uint64_t)heads * (d + 2) + (uint64_t)lists->kv_heads * args->stride) * sizeof(float));
+    if (!workspace)
+        return;
+    const struct kvc_span u = {workspace, 0}, totals = {workspace, (size_t)heads * d * sizeof(float)};
+    const struct kvc_span lengths = {workspace, (size_t)heads * (d + 2) * sizeof(float)};
+    KVC_PUSH(&direct, args->sums, args->cosine, args->sine, args->rotary, d, args->queries, u);
+    kvc_launch_items(offload, &direct, d, heads, 1);
+    kvc_offload_entry_lengths(offload, lists, lengths, args->stride);
+    KVC_PUSH(&compare, lists, lists->arena, group, args->first, u, lengths, args->scale, args->weights, args->stride);
+    kvc_launch_groups(offload, &compare, (most + teams - 1) / teams, heads, 1);
+    kvc_offload_index_totals(offload, lists, group, args->first, args->weights, args->stride, totals);
+    KVC_PUSH(&weigh, lists->count, group, args->first, totals, args->weights, args->stride);
+    kvc_launch_items(offload, &weigh, most, heads, 1);
 }

@@ -1,5 +1,5 @@
-/* leverage.c - compactor's scores: attention within chunks without a causal mask, the leverage of keys, and the
- * weighted sum of both after each is standardized. */
+/* leverage.c - compactor's scores: attention within chunks without a causal mask, the leverage of keys (cap: of
+ * weighted values), and the weighted sum of both after each is standardized. */
 #include "core/base/integers.h"
 #include "backends/offload/offload.h"
 
@@ -37,36 +37,40 @@ void kvc_offload_chunk_mass(struct kvc_device *device, const struct kvc_chunk_ma
     kvc_launch_items(kvc_offload_of(device), &weigh, most, lists->kv_heads, 1);
 }
 
-/* The workspace holds keys [H_kv, most, d], y [H_kv, d, most], the Gram matrices [H_kv, d, d], their diagonals and the
- * means [H_kv, d]. */
+/* There are R = H_kv rows or, with weights, R = H. The workspace holds keys [R, most, d], y [H_kv, d, most], the Gram
+ * matrices [R, d, d], their diagonals and the means [R, d]. */
 void kvc_offload_leverage_scores(struct kvc_device *device, const struct kvc_leverage_scores *args) {
     const struct kvc_lists *lists = args->lists;
-    const uint32_t d = lists->format.head_size, heads = lists->kv_heads, most = kvc_offload_most_slots(lists);
-    const uint64_t keys_bytes = (uint64_t)heads * most * d * sizeof(float), gram_bytes = (uint64_t)heads * d * d * 4;
+    const uint32_t d = lists->format.head_size, most = kvc_offload_most_slots(lists), centred = !args->weights.buffer;
+    const uint32_t rows = centred ? lists->kv_heads : args->heads, group = rows / lists->kv_heads;
+    const uint64_t list_bytes = (uint64_t)most * d * sizeof(float);
+    const uint64_t keys_bytes = rows * list_bytes, y_bytes = lists->kv_heads * list_bytes;
+    const uint64_t gram_bytes = (uint64_t)rows * d * d * sizeof(float);
     struct kvc_launch load = kvc_launch_of(KVC_KERNEL_leverage_keys);
     struct kvc_launch mean = kvc_launch_of(KVC_KERNEL_leverage_means);
     struct kvc_launch multiply = kvc_launch_of(KVC_KERNEL_leverage_gram);
     struct kvc_launch factor = kvc_launch_of(KVC_KERNEL_leverage_factor);
     struct kvc_launch solve = kvc_launch_of(KVC_KERNEL_leverage_scores);
     struct kvc_buffer *workspace =
-        kvc_offload_workspace(kvc_offload_of(device), 2 * keys_bytes + gram_bytes + 8ull * heads * d);
+        kvc_offload_workspace(kvc_offload_of(device), keys_bytes + y_bytes + gram_bytes + 8ull * rows * d);
     if (!workspace)
         return;
     const struct kvc_span keys = {workspace, 0}, y = {workspace, (size_t)keys_bytes},
-                          gram = {workspace, 2 * (size_t)keys_bytes};
+                          gram = {workspace, (size_t)(keys_bytes + y_bytes)};
     const struct kvc_span diagonal = {workspace, gram.offset + (size_t)gram_bytes};
-    const struct kvc_span means = {workspace, diagonal.offset + (size_t)heads * d * 4};
-    KVC_PUSH(&load, lists, lists->arena, args->cosine, args->sine, args->rotary, keys, most);
-    kvc_launch_items(kvc_offload_of(device), &load, (uint64_t)most * d, heads, 1);
-    KVC_PUSH(&mean, lists->count, args->first, args->last, keys, most, d, means);
-    kvc_launch_items(kvc_offload_of(device), &mean, d, heads, 1);
-    KVC_PUSH(&multiply, lists->count, args->first, args->last, keys, most, d, means, args->ridge, gram);
-    kvc_launch_items(kvc_offload_of(device), &multiply, (uint64_t)d * d, heads, 1);
+    const struct kvc_span means = {workspace, diagonal.offset + (size_t)rows * d * 4};
+    KVC_PUSH(&load, lists, lists->arena, group, args->weights, args->stride, args->cosine, args->sine, args->rotary,
+             keys, most);
+    kvc_launch_items(kvc_offload_of(device), &load, (uint64_t)most * d, rows, 1);
+    KVC_PUSH(&mean, lists->count, group, args->first, args->last, keys, most, d, centred, means);
+    kvc_launch_items(kvc_offload_of(device), &mean, d, rows, 1);
+    KVC_PUSH(&multiply, lists->count, group, args->first, args->last, keys, most, d, means, args->ridge, gram);
+    kvc_launch_items(kvc_offload_of(device), &multiply, (uint64_t)d * d, rows, 1);
     KVC_PUSH(&factor, gram, diagonal, d, args->ridge);
-    kvc_launch_groups(kvc_offload_of(device), &factor, heads, 1, 1);
-    KVC_PUSH(&solve, lists->count, args->first, args->last, keys, means, gram, diagonal, y, most, d, args->scores,
-             args->stride);
-    kvc_launch_items(kvc_offload_of(device), &solve, most, heads, 1);
+    kvc_launch_groups(kvc_offload_of(device), &factor, rows, 1, 1);
+    KVC_PUSH(&solve, lists->count, group, args->first, args->last, keys, means, gram, diagonal);
+    KVC_PUSH(&solve, y, most, d, args->scores, args->stride);
+    kvc_launch_items(kvc_offload_of(device), &solve, most, lists->kv_heads, 1);
 }
 
 /* The workspace holds totals [2, 2], then sums [2, H_kv, tiles]. */

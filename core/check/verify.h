@@ -28,7 +28,8 @@ enum kvc_further {
     KVC_FURTHER_filter,
     KVC_FURTHER_bounded,
     KVC_FURTHER_exact,
-    KVC_FURTHER_width
+    KVC_FURTHER_width,
+    KVC_FURTHER_weights
 };
 
 struct kvc_verify {

@@ -230,6 +230,40 @@ KVC_CASE(expected_scores, 20) {
 }
 KVC_FURTHER_CASES(expected_scores, packed, 20)
 
+KVC_INJECT(mean_weights, kvc_mean_weights,
+           kvc_flip_score(device, args->lists, args->weights, args->stride, args->heads / args->lists->kv_heads))
+KVC_CASE(mean_weights, 20) {
+    const uint32_t group = kvc_verify_group(v), queries = kvc_verify_range(v, 1, 9);
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    struct entries_case c;
+    make_case(v, v->small ? 1 : 3, &c);
+    const uint32_t d = c.lists.lists[1].format.head_size, heads = c.lists.lists[1].kv_heads * group;
+    const uint32_t first = kvc_verify_range(v, 0, 5), half = kvc_verify_range(v, 0, d / 2);
+    const struct kvc_twin sums = kvc_verify_twin_values(v, (size_t)heads * (d + 1) * d, flavour);
+    const struct kvc_twin weights = kvc_verify_twin_values(v, (size_t)heads * c.stride, flavour);
+    const struct kvc_twin cosine = kvc_verify_twin_values(v, half + 1, KVC_PLAIN);
+    const struct kvc_twin sine = kvc_verify_twin_values(v, half + 1, KVC_PLAIN);
+    const struct kvc_span none = {NULL, 0};
+    kvc_verify_describe(v, ", %u queries, from %u", queries, first);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->mean_weights(
+            v->device[side], &(struct kvc_mean_weights){.lists = &c.lists.lists[side],
+                                                        .heads = heads,
+                                                        .queries = queries,
+                                                        .first = first,
+                                                        .sums = kvc_verify_span(sums, side),
+                                                        .cosine = half ? kvc_verify_span(cosine, side) : none,
+                                                        .sine = half ? kvc_verify_span(sine, side) : none,
+                                                        .rotary = 2 * half,
+                                                        .scale = 2.5f,
+                                                        .weights = kvc_verify_span(weights, side),
+                                                        .stride = c.stride});
+    for (uint32_t g = 0; g < heads && v->status == KVC_OK; g++)
+        kvc_verify_compare(v, weights, (size_t)g * c.stride, c.lists.count[g / group], "weight");
+    kvc_verify_lists_free(v, &c.lists);
+}
+KVC_FURTHER_CASES(mean_weights, packed, 20)
+
 /* ---- TriAttention ---- */
 
 KVC_INJECT(series_scores, kvc_series_scores, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))

@@ -75,18 +75,25 @@ KVC_CASE(leverage_scores, 30) {
     static const float ridges[] = {0.01f, 1e-30f, 4.0f};
     const float ridge = kvc_verify_pick(v, ridges);
     const struct kvc_span none = {NULL, 0};
+    const bool weighted = v->further == KVC_FURTHER_weights;
+    const uint32_t group = weighted ? kvc_verify_group(v) : 1;
     struct leverage_case c;
     make_case(v, 0, v->small ? 1 : 3, &c);
     const uint32_t d = c.lists.lists[1].format.head_size, half = kvc_verify_range(v, 0, d / 2);
     const size_t angles = (size_t)(c.lists.now + 1) * (half + 1);
     const struct kvc_twin cosine = kvc_verify_twin_values(v, angles, KVC_PLAIN);
     const struct kvc_twin sine = kvc_verify_twin_values(v, angles, KVC_PLAIN);
+    const uint32_t heads = c.lists.lists[1].kv_heads * group;
+    const struct kvc_twin weights =
+        weighted ? kvc_verify_twin_values(v, (size_t)heads * c.stride, KVC_PLAIN) : (struct kvc_twin){{NULL, NULL}};
     kvc_verify_describe(v, ", from %u, %u channels rotated", c.first, 2 * half);
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->leverage_scores(
             v->device[side], &(struct kvc_leverage_scores){.lists = &c.lists.lists[side],
                                                            .first = c.first,
                                                            .last = c.last,
+                                                           .heads = heads,
+                                                           .weights = weighted ? kvc_verify_span(weights, side) : none,
                                                            .cosine = half ? kvc_verify_span(cosine, side) : none,
                                                            .sine = half ? kvc_verify_span(sine, side) : none,
                                                            .rotary = 2 * half,
@@ -97,6 +104,7 @@ KVC_CASE(leverage_scores, 30) {
     kvc_verify_lists_free(v, &c.lists);
 }
 KVC_FURTHER_CASES(leverage_scores, packed, 20)
+KVC_FURTHER_CASES(leverage_scores, weights, 20)
 
 KVC_INJECT(standard_mix, kvc_standard_mix, kvc_flip_score(device, args->lists, args->scores, args->stride, 1))
 KVC_CASE(standard_mix, 30) {

@@ -482,6 +482,11 @@ void kvc_trace_output_norms(struct kvc_trace *trace, const struct kvc_output_nor
                args->stride);
 }
 
+void kvc_trace_mean_weights(struct kvc_trace *trace, const struct kvc_mean_weights *args) {
+    put_scores(trace, FLOATS("mean_weights", "weights"), args->lists, args->weights,
+               args->heads / args->lists->kv_heads, args->stride);
+}
+
 void kvc_trace_merge_similar(struct kvc_trace *trace, const struct kvc_merge_similar *args) {
     put_scores(trace, WORDS("merge_similar", "targets"), args->lists, args->targets, 1, args->stride);
     put_scores(trace, FLOATS("merge_similar", "weights"), args->lists, args->weights, 1, args->stride);

@@ -1,5 +1,6 @@
 /* stage_leverage.c - compactor's scores, which do not depend on later questions: the attention that the prompt's
- * queries give to the entries of their chunk, and the statistical leverage of each key in its list. */
+ * queries give to the entries of their chunk, and the statistical leverage of each key in its list; and cap's, the
+ * leverage of weighted values. */
 #include "core/stage/stage_ranks.h"
 
 #include "core/base/assert.h"
@@ -47,6 +48,7 @@ enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, ui
 /* ---- leverage ---- */
 
 #define RIDGE 0.01f
+#define VALUE_RIDGE 1.0f
 #define ROWS_AT_ONCE 1024u
 
 /* Computes the cosines of positions 0 .. rows - 1, followed by their sines. */
@@ -109,6 +111,27 @@ enum kvc_status kvc_stage_leverage(struct kvc_stage *stage, uint64_t first, uint
                                                                                 .sine = sine,
                                                                                 .rotary = rotary,
                                                                                 .ridge = RIDGE,
+                                                                                .scores = scores->span,
+                                                                                .stride = scores->stride});
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_value_leverage(struct kvc_stage *stage, uint64_t first, const struct kvc_scores *weights,
+                                         struct kvc_scores *scores, struct kvc_error *error) {
+    enum kvc_status status = per_list(stage, scores, error);
+    if (status == KVC_OK)
+        status = kvc_stage_check_scores(stage, weights, error);
+    if (status == KVC_OK && weights->heads != stage->info.heads)
+        status = kvc_fail(error, KVC_USAGE, "policy: entries are weighed per query head");
+    if (status != KVC_OK)
+        return status;
+    KVC_ASSERT(weights->stride == scores->stride); /* the checks above refuse scores from before an eviction */
+    kvc_stage_device(stage)->ops->leverage_scores(kvc_stage_device(stage),
+                                                  &(struct kvc_leverage_scores){.lists = &kvc_stage_lists(stage)->lists,
+                                                                                .first = some(first),
+                                                                                .heads = stage->info.heads,
+                                                                                .weights = weights->span,
+                                                                                .ridge = VALUE_RIDGE,
                                                                                 .scores = scores->span,
                                                                                 .stride = scores->stride});
     return KVC_OK;

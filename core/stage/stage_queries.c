@@ -123,47 +123,89 @@ static enum kvc_status mean_rotation(struct kvc_stage *stage, const struct kvc_r
     return status;
 }
 
-enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
-                                          struct kvc_scores *scores, struct kvc_error *error) {
+/* The collected moments of a layer's queries, and the mean rotation of future positions. */
+struct collected {
+    struct kvc_span sums, cosine, sine;
+    uint32_t queries, rotary;
+};
+
+/* Opens the moments for an operation that writes scores, after checks. `per_list`: the scores must be per list,
+ * otherwise per query head. */
+static enum kvc_status open_moments(struct kvc_stage *stage, uint32_t future, const struct kvc_scores *scores,
+                                    bool per_list, struct collected *open, struct kvc_error *error) {
     struct kvc_session *session = stage->session;
-    const struct kvc_runner *runner = session->runner;
-    const struct kvc_network *network = runner->network;
-    const struct kvc_geometry *g = &runner->geometry;
+    struct kvc_device *device = kvc_stage_device(stage);
+    const struct kvc_network *network = session->runner->network;
     const struct kvc_rope *rope = network ? &network->rope[network->layer[stage->layer].rope] : NULL;
-    struct kvc_span cosine = {NULL, 0}, sine = {NULL, 0};
     enum kvc_status status = kvc_stage_check_scores(stage, scores, error);
-    if (status == KVC_OK && scores->heads != stage->info.kv_heads)
-        status = kvc_fail(error, KVC_USAGE, "policy: expected attention is scored per list");
-    if (status == KVC_OK && expected->future == 0)
+    *open = (struct collected){.rotary = rope ? rope->rotary : 0};
+    if (status == KVC_OK && scores->heads != (per_list ? stage->info.kv_heads : stage->info.heads))
+        status = kvc_fail(error, KVC_USAGE, "policy: by expected queries, entries are %s",
+                          per_list ? "scored per list" : "weighed per query head");
+    if (status == KVC_OK && future == 0)
         status = kvc_fail(error, KVC_USAGE, "policy: expected queries need at least one future position");
     if (status == KVC_OK)
         status = stage_queries_reserve(stage, error);
-    if (status == KVC_OK && rope && rope->rotary)
-        status = mean_rotation(stage, rope, expected->future, &cosine, error);
+    if (status == KVC_OK && open->rotary)
+        status = mean_rotation(stage, rope, future, &open->cosine, error);
     if (status != KVC_OK)
         return status;
-    if (cosine.buffer) {
-        sine = cosine;
-        sine.offset += rope->rotary / 2 * sizeof(float);
+    if (open->cosine.buffer) {
+        open->sine = open->cosine;
+        open->sine.offset += open->rotary / 2 * sizeof(float);
     }
+    open->sums = moments_of(stage);
+    open->queries = (uint32_t)kvc_max_u64(session->prompt.moment_rows[stage->layer], 1);
     if (session->prompt.moment_rows[stage->layer] == 0) /* no query yet: the sums are 0 */
-        runner->device->ops->zero(runner->device, moments_of(stage), moments_bytes(stage));
+        device->ops->zero(device, open->sums, moments_bytes(stage));
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
+                                          struct kvc_scores *scores, struct kvc_error *error) {
+    const struct kvc_runner *runner = stage->session->runner;
+    const struct kvc_geometry *g = &runner->geometry;
+    struct collected open;
+    const enum kvc_status status = open_moments(stage, expected->future, scores, true, &open, error);
+    if (status != KVC_OK)
+        return status;
     runner->device->ops->expected_scores(
         runner->device,
         &(struct kvc_expected_scores){.lists = &kvc_stage_lists(stage)->lists,
                                       .heads = g->heads,
-                                      .queries = (uint32_t)kvc_max_u64(session->prompt.moment_rows[stage->layer], 1),
+                                      .queries = open.queries,
                                       .first = (uint32_t)kvc_min_u64(expected->first, UINT32_MAX),
-                                      .sums = moments_of(stage),
-                                      .cosine = cosine,
-                                      .sine = sine,
-                                      .rotary = rope ? rope->rotary : 0,
+                                      .sums = open.sums,
+                                      .cosine = open.cosine,
+                                      .sine = open.sine,
+                                      .rotary = open.rotary,
                                       .scale = kvc_score_scale(kvc_runner_scoring(runner).scale, g->head_size),
                                       .epsilon = expected->epsilon,
                                       .covariance = expected->covariance,
                                       .values = expected->values,
                                       .scores = scores->span,
                                       .stride = scores->stride});
+    return KVC_OK;
+}
+
+enum kvc_status kvc_stage_mean_weights(struct kvc_stage *stage, uint64_t first, uint32_t future, float scale,
+                                       struct kvc_scores *weights, struct kvc_error *error) {
+    struct collected open;
+    const enum kvc_status status = open_moments(stage, future, weights, false, &open, error);
+    if (status != KVC_OK)
+        return status;
+    kvc_stage_device(stage)->ops->mean_weights(
+        kvc_stage_device(stage), &(struct kvc_mean_weights){.lists = &kvc_stage_lists(stage)->lists,
+                                                            .heads = stage->info.heads,
+                                                            .queries = open.queries,
+                                                            .first = (uint32_t)kvc_min_u64(first, UINT32_MAX),
+                                                            .sums = open.sums,
+                                                            .cosine = open.cosine,
+                                                            .sine = open.sine,
+                                                            .rotary = open.rotary,
+                                                            .scale = scale,
+                                                            .weights = weights->span,
+                                                            .stride = weights->stride});
     return KVC_OK;
 }
 

@@ -261,6 +261,11 @@ struct kvc_expectation {
  * average from the next positions (Expected Attention, arXiv:2510.00636; docs/reference/methods/expected.md). */
 enum kvc_status kvc_stage_expected_scores(struct kvc_stage *stage, const struct kvc_expectation *expected,
                                           struct kvc_scores *scores, struct kvc_error *error);
+/** Prompt stage: sets weights per query head to `exp(scale * (c - m))`, where c is the cosine of a key and the mean of
+ * the collected queries, rotated as for kvc_stage_expected_scores, and m is the highest c (CapKV, arXiv:2604.25975;
+ * docs/reference/methods/cap.md). Indices below `first` get 0. */
+enum kvc_status kvc_stage_mean_weights(struct kvc_stage *stage, uint64_t first, uint32_t future, float scale,
+                                       struct kvc_scores *weights, struct kvc_error *error);
 
 /** In `attended`: copies the current query rows to the host, before RoPE or `rotated`, for statistics of all queries.
  * `queries` [capacity, H, d] has channels in RoPE's order: rotated pair i is channels i and i + rotary / 2. `*rows` is
@@ -293,6 +298,10 @@ enum kvc_status kvc_stage_chunk_mass(struct kvc_stage *stage, uint64_t first, ui
 /** Sets scores per list to the statistical leverage of each key before RoPE among the keys of its list (Compactor). */
 enum kvc_status kvc_stage_leverage(struct kvc_stage *stage, uint64_t first, uint64_t last, struct kvc_scores *scores,
                                    struct kvc_error *error);
+/** Sets scores per list to the leverage of the values times `weights`, which are per query head, among those of their
+ * list; the mean over the group's heads (CapKV). Indices below `first` get 0. */
+enum kvc_status kvc_stage_value_leverage(struct kvc_stage *stage, uint64_t first, const struct kvc_scores *weights,
+                                         struct kvc_scores *scores, struct kvc_error *error);
 /** Replaces scores per list by `share * z(leverage) + z(scores)`, where z subtracts the mean over all lists and divides
  * by the standard deviation; a score of 0 counts as the mean (Compactor). */
 enum kvc_status kvc_stage_standard_mix(struct kvc_stage *stage, uint64_t first, uint64_t last, float share,

@@ -221,6 +221,16 @@ def expected(
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
 ) -> Policy: ...
+def cap(
+    *,
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
+    sinks: Optional[int] = ...,
+    future: Optional[int] = ...,
+    tau: Optional[float] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
 def chunkkv(
     *,
     budget: Union[int, float, str, Sequence[Union[int, float, str]]],

@@ -1,4 +1,4 @@
-/* test_ref_leverage.c - the reference operations of compactor's scores, against double precision. */
+/* test_ref_leverage.c - the reference operations of compactor's and cap's scores, against double precision. */
 #include "tests/backends/ref_fixture.h"
 
 enum { ROWS = 14, FIRST = 2, LAST = 1, GROUP = 2, N = ROWS - FIRST - LAST };
@@ -97,6 +97,95 @@ static double solved(double A[D][D], const double x[D]) {
     for (uint32_t c = 0; c < D; c++)
         sum += x[c] * m[c][D] / m[c][c];
     return sum;
+}
+
+/* Weighted values: each query head has weights of its own, and a group's scores are averaged. */
+static void value_leverage(void **state) {
+    const float ridge = 1.0f;
+    struct kvc_arena *arena;
+    struct kvc_span k, v, scores = buffer(HEADS * SLOTS * 4);
+    const struct kvc_lists lists = filled(0, &k, &v, &arena);
+    const struct kvc_span weights = values((size_t)HEADS * GROUP * SLOTS);
+    (void)state;
+    OPS->leverage_scores(device, &(struct kvc_leverage_scores){.lists = &lists,
+                                                               .first = FIRST,
+                                                               .last = LAST,
+                                                               .heads = HEADS * GROUP,
+                                                               .weights = weights,
+                                                               .ridge = ridge,
+                                                               .scores = scores,
+                                                               .stride = SLOTS});
+    for (uint32_t h = 0; h < HEADS; h++) {
+        double right[ROWS] = {0};
+        for (uint32_t g = h * GROUP; g < (h + 1) * GROUP; g++) {
+            double x[N][D], A[D][D];
+            for (uint32_t j = 0; j < N; j++)
+                for (uint32_t c = 0; c < D; c++)
+                    x[j][c] = at(v, FIRST + j, HEADS, h, c) * (double)floats(weights)[g * SLOTS + FIRST + j];
+            for (uint32_t b = 0; b < D; b++)
+                for (uint32_t c = 0; c < D; c++) {
+                    A[b][c] = b == c ? (double)ridge : 0;
+                    for (uint32_t j = 0; j < N; j++)
+                        A[b][c] += x[j][b] * x[j][c];
+                }
+            for (uint32_t j = 0; j < N; j++)
+                right[FIRST + j] += solved(A, x[j]) / GROUP;
+        }
+        for (uint32_t r = 0; r < ROWS; r++)
+            assert_near((double)floats(scores)[h * SLOTS + r], right[r], 1e-4);
+    }
+    OPS->arena_free(device, arena);
+}
+
+/* ---- mean_weights ---- */
+
+/* Query head 1 has a mean of 0, which has no direction, so all its weights are 1. */
+static void weights_by_mean(void **state) {
+    enum { HALF = D / 4, QUERIES = 3 };
+    const float scale = 2.5f;
+    struct kvc_arena *arena;
+    struct kvc_span k, v, weights = buffer(HEADS * GROUP * SLOTS * 4);
+    const struct kvc_lists lists = filled(0, &k, &v, &arena);
+    const struct kvc_span sums = values((size_t)HEADS * GROUP * (D + 1) * D);
+    const struct kvc_span cosine = values(HALF), sine = values(HALF);
+    (void)state;
+    memset(floats(sums) + (D + 1) * D, 0, D * sizeof(float));
+    OPS->mean_weights(device, &(struct kvc_mean_weights){.lists = &lists,
+                                                         .heads = HEADS * GROUP,
+                                                         .queries = QUERIES,
+                                                         .first = FIRST,
+                                                         .sums = sums,
+                                                         .cosine = cosine,
+                                                         .sine = sine,
+                                                         .rotary = 2 * HALF,
+                                                         .scale = scale,
+                                                         .weights = weights,
+                                                         .stride = SLOTS});
+    for (uint32_t g = 0; g < HEADS * GROUP; g++) {
+        const float *mean = floats(sums) + (size_t)g * (D + 1) * D;
+        double u[D], likeness[ROWS] = {0}, most = -1;
+        for (uint32_t c = 0; c < D; c++) {
+            const double cos_of = (double)floats(cosine)[c % HALF], sin_of = (double)floats(sine)[c % HALF];
+            u[c] = c >= 2 * HALF ? (double)mean[c]
+                   : c < HALF    ? (double)mean[c] * cos_of - (double)mean[c + HALF] * sin_of
+                                 : (double)mean[c] * cos_of + (double)mean[c - HALF] * sin_of;
+        }
+        for (uint32_t r = FIRST; r < ROWS; r++) {
+            double dot = 0, a = 0, b = 0;
+            for (uint32_t c = 0; c < D; c++) {
+                const double key = at(k, r, HEADS, g / GROUP, c);
+                dot += u[c] * key;
+                a += u[c] * u[c];
+                b += key * key;
+            }
+            likeness[r] = g == 1 ? 0 : dot / sqrt(a * b);
+            most = fmax(most, likeness[r]);
+        }
+        for (uint32_t r = 0; r < ROWS; r++)
+            assert_near((double)floats(weights)[g * SLOTS + r],
+                        r < FIRST ? 0 : exp((double)scale * (likeness[r] - most)), 1e-4);
+    }
+    OPS->arena_free(device, arena);
 }
 
 static void leverage(void **state) {
@@ -202,6 +291,7 @@ static void standard(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
-    const struct CMUnitTest tests[] = {TEST(chunks), TEST(leverage), TEST(no_spread), TEST(standard)};
+    const struct CMUnitTest tests[] = {TEST(chunks),          TEST(leverage),  TEST(value_leverage),
+                                       TEST(weights_by_mean), TEST(no_spread), TEST(standard)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

@@ -55,6 +55,7 @@ ring_fuse demo rkv:budget=66,window=8,every=4,pooling=avg
 pool demo rkv:budget=66,window=8,every=4
 expected_scores demo expected:budget=66
 query_moments demo expected:budget=66
+mean_weights demo cap:budget=66
 output_norms demo criticalkv:budget=66,window=8
 weigh_scores demo criticalkv:budget=66,window=8
 merge_similar demo knorm:budget=66+merging

@@ -76,6 +76,12 @@ static enum kvc_status expected(const struct arguments *a, struct kvc_error *e) 
 static enum kvc_status expected_heads(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_expected_scores(a->stage, &(struct kvc_expectation){.future = 1}, a->heads, e);
 }
+static enum kvc_status weights_lists(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_mean_weights(a->stage, 0, 1, 2.5f, a->lists, e);
+}
+static enum kvc_status value_leverage(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_value_leverage(a->stage, 0, a->lists, a->lists, e);
+}
 static enum kvc_status norms(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_output_norms(a->stage, a->lists, e);
 }
@@ -154,7 +160,9 @@ static const struct {
              {leverage, "these scores are per list", false},
              {mix, "these scores are per list", false},
              {expected, "at least one future position", false},
-             {expected_heads, "expected attention is scored per list", false},
+             {expected_heads, "entries are scored per list", false},
+             {weights_lists, "entries are weighed per query head", false},
+             {value_leverage, "entries are weighed per query head", false},
              {norms, "need scores per query head", false},
              {no_future, "at least one future position", false},
              {odd_series, "3 rotated channels: must be even", false},

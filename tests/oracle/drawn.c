@@ -490,6 +490,15 @@ void draw_noncausal(struct drawn *d) {
     drawn_say(d, ",chunk=%u", d->entries.chunk);
 }
 
+void draw_cap(struct drawn *d) {
+    static const double taus[] = {0, 0.3, 5, 5, 1000};
+    d->entries.sinks = between(0, 9);
+    d->entries.tau = taus[drawn_below(5)];
+    begin(d, "cap", d->entries.sinks + 1);
+    drawn_say(d, ",sinks=%u,tau=%g,future=%u", d->entries.sinks, d->entries.tau, ONE_OF(1, 512, 65536));
+    use_parts(d, &(struct parts){.prompt = oracle_cap, .prompt_plan = &d->entries});
+}
+
 void draw_cur(struct drawn *d) {
     static const char *const by[] = {"keys", "values", "mean", "product"};
     d->entries.sinks = between(0, 9);

@@ -1,6 +1,6 @@
 /* entries.h - oracles of methods without queries (random, knorm, keydiff, qfilter, dms, lagkv, cur), of methods that
  * use the scores of these methods or of snapkv (chunkkv, criticalkv), and of snapkv-decode, rkv, expected,
- * triattention, compactor, leverage and noncausal. */
+ * triattention, compactor, leverage, noncausal and cap. */
 #ifndef KVC_TESTS_ORACLE_ENTRIES_H
 #define KVC_TESTS_ORACLE_ENTRIES_H
 
@@ -28,6 +28,7 @@ struct entries_plan { /* one method with the values of its options */
     const float *centre, *spread; /* also of expected: [layers, heads, d and d (d + 1) / 2], or NULL; of qfilter and
                                    * dms: the filters [layers, H_kv, d] */
     double blend;                 /* compactor; below 0: not specified */
+    double tau;                   /* cap */
     enum { BOTH_PARTS, LEVERAGE_PART, ATTENTION_PART } part; /* compactor, leverage, noncausal */
     uint32_t shares;                                         /* cur: 0 keys, 1 values, 2 their mean, 3 their product */
     enum scorer {
@@ -43,7 +44,7 @@ struct entries_plan { /* one method with the values of its options */
 moment_fn oracle_random, oracle_knorm, oracle_keydiff, oracle_qfilter, oracle_dms, oracle_lagkv, oracle_chunkkv;
 moment_fn oracle_snapkv_decode_look, oracle_snapkv_decode;
 moment_fn oracle_rkv_look, oracle_rkv, oracle_expected, oracle_criticalkv, oracle_triattention, oracle_compactor,
-    oracle_cur;
+    oracle_cur, oracle_cap;
 
 /* entries_budget returns the budget. score_entries scores entries by their contents. keep_best keeps the marked entries
  * and then the entries with the highest scores, `many` in all; it never prefers NaN. pool_older pools the first `older`

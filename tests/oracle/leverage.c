@@ -1,4 +1,4 @@
-/* leverage.c - oracle of compactor, leverage and noncausal, see entries.h. */
+/* leverage.c - oracle of compactor, leverage, noncausal and cap, see entries.h. */
 #include "tests/oracle/entries.h"
 
 #include "core/base/canon.h"
@@ -78,8 +78,8 @@ static void weigh(const struct head *head, const struct entries_plan *plan, uint
     free(alone);
 }
 
-/* Replaces x [d, d] by the lower factor of the Gram matrix of the centered keys e [n, d]. */
-static void factor(float *x, const float *e, uint32_t first, uint32_t n, uint32_t d) {
+/* Replaces x [d, d], which is 0, by the lower factor of the Gram matrix of the rows e [n, d]. */
+static void factor(float *x, const float *e, uint32_t first, uint32_t n, uint32_t d, float ridge) {
     for (uint32_t b = 0; b < d; b++)
         for (uint32_t c = 0; c <= b; c++) {
             float tile = 0;
@@ -90,20 +90,37 @@ static void factor(float *x, const float *e, uint32_t first, uint32_t n, uint32_
                     tile = 0;
                 }
             }
-            x[b * d + c] += b == c ? 0.01f : 0;
+            x[b * d + c] += b == c ? ridge : 0;
         }
     for (uint32_t b = 0; b < d; b++) /* row by row, where the library goes column by column */
         for (uint32_t c = 0; c <= b; c++) {
             float s = x[b * d + c];
             for (uint32_t k = 0; k < c; k++)
                 s = fmaf(-x[b * d + k], x[c * d + k], s);
-            x[b * d + c] = b > c ? s / x[c * d + c] : sqrtf(s > 0.01f ? s : 0.01f);
+            x[b * d + c] = b > c ? s / x[c * d + c] : sqrtf(s > ridge ? s : ridge);
         }
+}
+
+/* Adds the leverage of each of the rows e [n, d], which belong to the entries from `first` on, to score. */
+static void add_leverage(const float *e, uint32_t first, uint32_t n, uint32_t d, float ridge, float *score) {
+    float *x = calloc(((size_t)d + 1) * d, sizeof *x), *y = x + (size_t)d * d;
+    assert_non_null(x);
+    factor(x, e, first, n, d, ridge);
+    for (uint32_t j = 0; j < n; j++) {
+        for (uint32_t b = 0; b < d; b++) {
+            y[b] = e[j * d + b];
+            for (uint32_t k = 0; k < b; k++)
+                y[b] = fmaf(-x[b * d + k], y[k], y[b]);
+            y[b] /= x[b * d + b];
+        }
+        score[first + j] += oracle_dot(y, y, d);
+    }
+    free(x);
 }
 
 static void lever(const struct head *head, const struct entries_plan *plan, uint32_t d, float *score) {
     const uint32_t end = end_of(head, plan), n = end > plan->sinks ? end - plan->sinks : 0;
-    float *e = calloc((n + 2 + (size_t)d) * d, sizeof *e), *mean = e + (size_t)n * d, *y = mean + d, *x = y + d;
+    float *e = calloc((n + (size_t)1) * d, sizeof *e), *mean = e + (size_t)n * d;
     assert_non_null(e);
     for (uint32_t c = 0; c < d && n > 0; c++) {
         float tile = 0;
@@ -118,16 +135,7 @@ static void lever(const struct head *head, const struct entries_plan *plan, uint
         for (uint32_t j = 0; j < n; j++)
             e[j * d + c] = head->entries[plan->sinks + j].k[c] - mean[c];
     }
-    factor(x, e, plan->sinks, n, d);
-    for (uint32_t j = 0; j < n; j++) {
-        for (uint32_t b = 0; b < d; b++) {
-            y[b] = e[j * d + b];
-            for (uint32_t k = 0; k < b; k++)
-                y[b] = fmaf(-x[b * d + k], y[k], y[b]);
-            y[b] /= x[b * d + b];
-        }
-        score[plan->sinks + j] = oracle_dot(y, y, d);
-    }
+    add_leverage(e, plan->sinks, n, d, 0.01f, score);
     free(e);
 }
 
@@ -205,4 +213,65 @@ void oracle_compactor(const struct moment *m, const void *p) {
     }
     if (most > budget)
         keep_scored(m, plan, budget);
+}
+
+/* ---- cap ---- */
+
+/* The mean [d] of query head g over the turn's rows at positions from `sinks` on. */
+static void mean_query(const struct moment *m, uint32_t g, uint32_t sinks, float *mean) {
+    const uint32_t d = m->t->d;
+    uint32_t n = 0;
+    for (uint32_t row = m->now - m->turn; row < m->now; row++) {
+        if (row < sinks || (m->t->kept_rows && !m->t->kept_rows[(size_t)m->layer * m->t->rows + row]))
+            continue;
+        n++;
+        for (uint32_t c = 0; c < d; c++)
+            mean[c] += q_row(m->t, m->layer, row)[(size_t)g * d + c];
+    }
+    for (uint32_t c = 0; c < d && n; c++)
+        mean[c] /= (float)n;
+}
+
+/* Adds the scores of query head g to those of its list. */
+static void cap_head(const struct moment *m, const struct entries_plan *plan, uint32_t g, const struct head *head,
+                     float *score) {
+    const uint32_t d = m->t->d, first = plan->sinks, n = head->count > first ? head->count - first : 0;
+    const float half = (float)(plan->tau / 2);
+    float *mean = calloc((n + 1) * ((size_t)d + 1), sizeof *mean), *weight = mean + d, *e = weight + n + 1;
+    float most = -INFINITY;
+    assert_non_null(mean);
+    mean_query(m, g, first, mean);
+    for (uint32_t j = 0; j < n; j++) {
+        const float *k = head->entries[first + j].k;
+        const float lengths = sqrtf(oracle_dot(mean, mean, d)) * sqrtf(oracle_dot(k, k, d));
+        weight[j] = half * (lengths == 0 ? 0 : oracle_dot(mean, k, d) / lengths);
+        most = weight[j] > most ? weight[j] : most;
+    }
+    for (uint32_t j = 0; j < n; j++)
+        for (uint32_t c = 0; c < d; c++)
+            e[j * d + c] = head->entries[first + j].v[c] * kvc_exp(weight[j] - most);
+    add_leverage(e, first, n, d, 1, score);
+    free(mean);
+}
+
+void oracle_cap(const struct moment *m, const void *p) {
+    const struct entries_plan *plan = p;
+    const uint32_t budget = entries_budget(plan, m, plan->sinks + 1), group = m->t->heads / m->t->lists;
+    for (uint32_t h = 0; h < m->t->lists && oracle_acts(plan->left_out, m->layer); h++) {
+        struct head *head = &m->heads[h];
+        if (head->count <= budget)
+            continue;
+        float *score = calloc(head->count, sizeof *score);
+        bool *kept = calloc(head->count, sizeof *kept);
+        assert_true(score && kept);
+        for (uint32_t g = h * group; g < (h + 1) * group; g++)
+            cap_head(m, plan, g, head, score);
+        for (uint32_t j = 0; j < head->count; j++) {
+            score[j] /= (float)group;
+            kept[j] = j < plan->sinks;
+        }
+        keep_best(head, score, kept, budget);
+        free(score);
+        free(kept);
+    }
 }

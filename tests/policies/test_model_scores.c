@@ -95,6 +95,23 @@ static double expected_score(const struct kvc_stage *stage, uint32_t h, const fl
     return scale * a + scale * scale * b / 2;
 }
 
+/* Sets u [d] to R mu: query head h's mean, rotated by the mean rotation of future positions. */
+static void mean_direction(const struct kvc_stage *stage, uint32_t h, double *u) {
+    const struct kvc_rope *rope = rope_of(stage);
+    const uint32_t half = rope->rotary / 2;
+    for (uint32_t c = 0; c < stage->info.head_size; c++)
+        u[c] = first[h][c] / counted;
+    for (uint32_t c = 0; c < half; c++) {
+        const double a = u[c], b = u[c + half];
+        u[c] = u[c + half] = 0;
+        for (uint32_t i = 0; i < FUTURE; i++) {
+            const double t = angle(rope, (double)(stage->info.now + i), c);
+            u[c] += (a * cos(t) - b * sin(t)) / FUTURE;
+            u[c + half] += (b * cos(t) + a * sin(t)) / FUTURE;
+        }
+    }
+}
+
 static void load_keys(const struct kvc_stage *stage, uint32_t list, uint32_t n, float *keys, float *values) {
     struct kvc_device *device = kvc_stage_device(stage);
     struct kvc_growable k = {.kind = KVC_MEMORY_SCRATCH}, v = {.kind = KVC_MEMORY_SCRATCH};
@@ -160,6 +177,35 @@ static void compare_expected(struct kvc_stage *stage, const float *keys, const f
         if (fabs((double)got[r] - right) > 1e-3 * right + 1e-9)
             fail_msg("layer %u, list %u, index %u: %g in place of %g", stage->layer, list, r, (double)got[r], right);
     }
+    stage->score_count = 0;
+}
+
+/* The weights of the list's first query head are exp(cos(k, R mu) - the highest one). */
+static void compare_weights(struct kvc_stage *stage, const float *keys, uint32_t list) {
+    const uint32_t d = stage->info.head_size, h = list * (stage->info.heads / stage->info.kv_heads);
+    struct kvc_scores *weights;
+    float got[ROWS];
+    double direction[MOST_D], likeness[ROWS], square = 0, most = -1;
+    size_t n;
+    FINE(kvc_stage_head_scores(stage, &weights, &error));
+    FINE(kvc_stage_mean_weights(stage, SINKS, FUTURE, 1.0f, weights, &error));
+    FINE(kvc_stage_read_scores(stage, weights, h, got, ROWS, &n, &error));
+    mean_direction(stage, h, direction);
+    for (uint32_t c = 0; c < d; c++)
+        square += direction[c] * direction[c];
+    for (uint32_t r = SINKS; r < ROWS; r++) {
+        double dot = 0, length = 0;
+        for (uint32_t c = 0; c < d; c++) {
+            dot += direction[c] * (double)keys[(size_t)r * d + c];
+            length += (double)keys[(size_t)r * d + c] * (double)keys[(size_t)r * d + c];
+        }
+        likeness[r] = dot / sqrt(square * length);
+        most = fmax(most, likeness[r]);
+    }
+    for (uint32_t r = SINKS; r < ROWS; r++)
+        if (fabs((double)got[r] - exp(likeness[r] - most)) > 1e-4)
+            fail_msg("layer %u, head %u, index %u: weight %g in place of %g", stage->layer, h, r, (double)got[r],
+                     exp(likeness[r] - most));
     stage->score_count = 0;
 }
 
@@ -277,6 +323,7 @@ static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *
     for (uint32_t list = 0; list < stage->info.kv_heads; list++) {
         load_keys(stage, list, ROWS, keys, keys + (size_t)ROWS * d);
         compare_expected(stage, keys, keys + (size_t)ROWS * d, list);
+        compare_weights(stage, keys, list);
         compare_leverage(stage, keys, list);
         compare_norms(stage, keys + (size_t)ROWS * d, list);
     }

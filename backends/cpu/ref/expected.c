@@ -1,4 +1,4 @@
-/* expected.c - expected attention: the moments of queries, and the scores that they give to entries. */
+/* expected.c - expected attention: the moments of queries, and the scores and weights that they give to entries. */
 #include <string.h>
 
 #include "core/base/assert.h"
@@ -128,5 +128,46 @@ void KVC_REF(expected_scores)(struct kvc_device *device, const struct kvc_expect
             load_side(&w, r, true, w.key);
             score[r] = (score[r] + args->epsilon) * kvc_sqrt(kvc_ref_dot(w.key, w.key, d));
         }
+    }
+}
+
+/* ---- mean_weights ---- */
+
+/* Sets u [d] to the mean of a head's queries, rotated; mean [d] is scratch memory. */
+static void mean_direction(const struct kvc_mean_weights *args, uint32_t head, float *mean, float *u) {
+    const uint32_t d = args->lists->format.head_size, half = args->cosine.buffer ? args->rotary / 2 : 0;
+    const float *sum = (const float *)kvc_span_data(args->sums) + (size_t)head * (d + 1) * d;
+    const float *cosine = half ? kvc_span_data(args->cosine) : NULL, *sine = half ? kvc_span_data(args->sine) : NULL;
+    for (uint32_t c = 0; c < d; c++)
+        u[c] = mean[c] = kvc_div(sum[c], (float)args->queries);
+    for (uint32_t i = 0; i < half; i++) {
+        u[i] = kvc_fma(-mean[i + half], sine[i], mean[i] * cosine[i]);
+        u[i + half] = kvc_fma(mean[i], sine[i], mean[i + half] * cosine[i]);
+    }
+}
+
+void KVC_REF(mean_weights)(struct kvc_device *device, const struct kvc_mean_weights *args) {
+    KVC_ASSERT(args->queries > 0 && args->heads % args->lists->kv_heads == 0);
+    const struct kvc_lists *lists = args->lists;
+    const uint32_t d = lists->format.head_size;
+    float *u = kvc_cpu_scratch((struct kvc_cpu *)device, 0, 2 * (size_t)d * sizeof *u), *key = u + d;
+    if (!u)
+        return;
+    for (uint32_t g = 0; g < args->heads; g++) {
+        const uint32_t h = g / (args->heads / lists->kv_heads), count = kvc_list_count(lists, h);
+        float *weight = (float *)kvc_span_data(args->weights) + (size_t)g * args->stride, M = -kvc_infinity();
+        mean_direction(args, g, key, u);
+        const float length = kvc_sqrt(kvc_ref_dot(u, u, d));
+        for (uint32_t r = 0; r < count; r++) {
+            weight[r] = 0.0f;
+            if (r < args->first)
+                continue;
+            KVC_REF(load_key)(lists, h, kvc_list_slot(lists, h, r), key);
+            const float both = length * kvc_sqrt(kvc_ref_dot(key, key, d));
+            weight[r] = args->scale * (both == 0.0f ? 0.0f : kvc_div(kvc_ref_dot(u, key, d), both));
+            M = kvc_max(M, weight[r]);
+        }
+        for (uint32_t r = args->first; r < count; r++)
+            weight[r] = kvc_exp(weight[r] - M);
     }
 }

@@ -1,5 +1,5 @@
-/* leverage.c - compactor's scores: attention within chunks without a causal mask, the leverage of keys, and the
- * weighted sum of both after each is standardized. */
+/* leverage.c - compactor's scores: attention within chunks without a causal mask, the leverage of keys (cap: of
+ * weighted values), and the weighted sum of both after each is standardized. */
 #include <string.h>
 
 #include "core/base/assert.h"
@@ -128,7 +128,8 @@ void KVC_REF(chunk_mass)(struct kvc_device *device, const struct kvc_chunk_mass 
 struct leverage { /* one list, and scratch memory */
     const struct kvc_leverage_scores *call;
     uint32_t h, d, begin, end;
-    float *x; /* [end - begin, d]: keys rotated back to position 0, then with their mean subtracted */
+    float
+        *x; /* [end - begin, d]: keys rotated back to position 0, then with their mean subtracted; or weighted values */
     float *mean, *tile, *key, *y; /* [d] */
     float *gram, *gram_tile;      /* [d, d]: first the Gram matrix, then its Cholesky factor */
 };
@@ -173,6 +174,15 @@ static void centre_keys(const struct leverage *w) {
     for (uint32_t r = w->begin; r < w->end; r++)
         for (uint32_t c = 0; c < w->d; c++)
             w->x[(size_t)(r - w->begin) * w->d + c] = w->x[(size_t)(r - w->begin) * w->d + c] - w->mean[c];
+}
+
+static void weigh_values(const struct leverage *w, const float *weight) {
+    for (uint32_t r = w->begin; r < w->end; r++) {
+        float *x = w->x + (size_t)(r - w->begin) * w->d;
+        load_side(w->call->lists, w->h, r, true, x);
+        for (uint32_t c = 0; c < w->d; c++)
+            x[c] = x[c] * weight[r];
+    }
 }
 
 static void make_gram(const struct leverage *w) {
@@ -221,6 +231,7 @@ void KVC_REF(leverage_scores)(struct kvc_device *device, const struct kvc_levera
     KVC_ASSERT(!args->cosine.buffer == !args->sine.buffer);
     const struct kvc_lists *lists = args->lists;
     const size_t d = lists->format.head_size;
+    const uint32_t group = args->weights.buffer ? args->heads / lists->kv_heads : 1;
     struct leverage w = {.call = args, .d = (uint32_t)d};
     w.x = kvc_cpu_scratch((struct kvc_cpu *)device, 0, (most_entries(lists) + 4 + 2 * d) * d * sizeof *w.x);
     if (!w.x)
@@ -235,11 +246,18 @@ void KVC_REF(leverage_scores)(struct kvc_device *device, const struct kvc_levera
             score[r] = 0.0f;
         if (w.begin == w.end)
             continue;
-        centre_keys(&w);
-        make_gram(&w);
-        factor_gram(&w);
+        for (uint32_t g = 0; g < group; g++) {
+            if (args->weights.buffer)
+                weigh_values(&w, scores_of(args->weights, args->stride, w.h * group + g));
+            else
+                centre_keys(&w);
+            make_gram(&w);
+            factor_gram(&w);
+            for (uint32_t r = w.begin; r < w.end; r++)
+                score[r] = score[r] + leverage_of(&w, w.x + (size_t)(r - w.begin) * d);
+        }
         for (uint32_t r = w.begin; r < w.end; r++)
-            score[r] = leverage_of(&w, w.x + (size_t)(r - w.begin) * d);
+            score[r] = kvc_div(score[r], (float)group);
     }
 }
 

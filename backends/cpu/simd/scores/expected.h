@@ -1,4 +1,5 @@
-/* expected.h - template: expected attention: query_moments and expected_scores. A task computes one head. */
+/* expected.h - template: expected attention: query_moments, expected_scores and mean_weights. A task computes one head.
+ */
 #ifndef KVC_SIMD_SCORES_EXPECTED_H
 #define KVC_SIMD_SCORES_EXPECTED_H
 
@@ -149,6 +150,77 @@ static void expected_scores(struct kvc_device *device, const struct kvc_expected
     const double each = group * d * (args->covariance ? d + 4.0 : 8.0) / LANES + group * 30.0;
     const double work = entries_work(args->lists, each, &job.blocks_most);
     kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, expected_scores_task, &job);
+}
+
+/* ---- mean_weights ---- */
+
+struct mean_weights_job {
+    struct kvc_cpu *cpu;
+    const struct kvc_mean_weights *args;
+    uint32_t blocks_most;
+};
+
+struct mean_work {
+    const unsigned char **block;
+    float *mean, *u; /* [padded] */
+};
+
+static size_t lay_out_mean(const struct mean_weights_job *job, struct mean_work *work, unsigned char *base) {
+    struct bump at = {base, 0};
+    const size_t bytes = padded_size(job->args->lists->format.head_size) * sizeof(float);
+    work->block = bump_take(&at, job->blocks_most * sizeof *work->block);
+    work->mean = bump_take(&at, bytes);
+    work->u = bump_take(&at, bytes);
+    return at.used;
+}
+
+/* Computes u, the mean of a head's queries, rotated. */
+static void mean_direction(const struct kvc_mean_weights *args, size_t head, size_t d, struct mean_work *work) {
+    const size_t half = args->cosine.buffer ? args->rotary / 2 : 0;
+    const float *sum = (const float *)kvc_span_data(args->sums) + head * (d + 1) * d, *mean = work->mean;
+    const float *cosine = half ? kvc_span_data(args->cosine) : NULL, *sine = half ? kvc_span_data(args->sine) : NULL;
+    for (size_t c = 0; c < d; c++)
+        work->u[c] = work->mean[c] = kvc_div(sum[c], (float)args->queries);
+    for (size_t i = 0; i < half; i++) {
+        work->u[i] = kvc_fma(-mean[i + half], sine[i], mean[i] * cosine[i]);
+        work->u[i + half] = kvc_fma(mean[i], sine[i], mean[i + half] * cosine[i]);
+    }
+}
+
+static void mean_weights_task(void *argument, size_t task, unsigned thread) {
+    const struct mean_weights_job *job = argument;
+    const struct kvc_mean_weights *args = job->args;
+    const enum kvc_type type = args->lists->format.key.type;
+    const size_t d = args->lists->format.head_size, group = args->heads / args->lists->kv_heads;
+    float *weight = (float *)kvc_span_data(args->weights) + task * args->stride, M = -kvc_infinity();
+    struct mean_work work;
+    unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, lay_out_mean(job, &work, NULL));
+    if (!scratch)
+        return;
+    lay_out_mean(job, &work, scratch);
+    const struct head_entries head = head_open(args->lists, NULL, (uint32_t)(task / group), work.block);
+    const uint32_t first = kvc_min_u32(args->first, head.count);
+    mean_direction(args, task, d, &work);
+    const float length = kvc_sqrt(dot_row(KVC_F32, (const unsigned char *)work.u, work.u, d));
+    memset(weight, 0, first * sizeof *weight);
+    for (uint32_t r = first; r < head.count; r++) {
+        const unsigned char *key = slot_key(&head, head_slot(&head, r));
+        const float both = length * kvc_sqrt(dot_row(type, key, NULL, d));
+        weight[r] = args->scale * (both == 0.0f ? 0.0f : kvc_div(dot_row(type, key, work.u, d), both));
+        M = kvc_max(M, weight[r]);
+    }
+    for (uint32_t r = first; r < head.count; r += LANES) {
+        const size_t n = kvc_min_u32(LANES, head.count - r);
+        vf_part_store(weight + r, exp_any(vf_sub(vf_part_load(weight + r, n), vf_set(M))), n);
+    }
+}
+
+static void mean_weights(struct kvc_device *device, const struct kvc_mean_weights *args) {
+    struct mean_weights_job job = {(struct kvc_cpu *)device, args, 0};
+    const double d = args->lists->format.head_size, group = (double)args->heads / args->lists->kv_heads;
+    const double work = entries_work(args->lists, group * (d * 4.0 / LANES + 40.0), &job.blocks_most);
+    KVC_ASSERT(args->queries > 0);
+    kvc_threads_run(threads_for(job.cpu, work), args->heads, mean_weights_task, &job);
 }
 
 #endif

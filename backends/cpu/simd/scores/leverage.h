@@ -224,10 +224,12 @@ struct leverage_job {
 
 struct leverage_work {
     const unsigned char **block;
-    float *x;           /* [n, padded]: keys rotated back, then with their mean subtracted; padding is +0 */
+    float *x;           /* [n, padded]: keys rotated back, then with their mean subtracted, or weighted values; padding
+                         * is +0 */
     float *mean, *tile; /* [padded] */
     float *gram;        /* [padded, padded]: first the Gram matrix, then its factor */
     float *y;           /* [d, SOLVED_AT_ONCE] */
+    float *solved;      /* [SOLVED_AT_ONCE]: scores of one query head */
 };
 
 static size_t lay_out_leverage(const struct leverage_job *job, size_t count, struct leverage_work *work,
@@ -240,6 +242,7 @@ static size_t lay_out_leverage(const struct leverage_job *job, size_t count, str
     work->tile = bump_take(&at, padded * f);
     work->gram = bump_take(&at, padded * padded * f);
     work->y = bump_take(&at, padded * SOLVED_AT_ONCE * f);
+    work->solved = bump_take(&at, SOLVED_AT_ONCE * f);
     return at.used;
 }
 
@@ -284,6 +287,18 @@ static void centred_keys(const struct kvc_leverage_scores *args, const struct he
             float *x = work->x + (r - begin) * padded + c;
             vf_store(x, vf_sub(vf_load(x), vf_load(work->mean + c)));
         }
+}
+
+/* Loads the values of the indices begin .. end - 1 of a head, each times its weight. */
+static void weighted_values(const struct head_entries *head, const float *weight, uint32_t begin, uint32_t end,
+                            const struct kvc_entry_format *format, const struct leverage_work *work) {
+    const size_t padded = padded_size(format->head_size);
+    for (uint32_t r = begin; r < end; r++) {
+        float *x = work->x + (r - begin) * padded;
+        dequantize_row(format->value.type, x, side_row(head, r, true), format->head_size);
+        for (size_t c = 0; c < padded; c += LANES)
+            vf_store(x + c, vf_mul(vf_load(x + c), vf_set(weight[r])));
+    }
 }
 
 /* Adds the products of a tile's n rows x to the lower triangle of the Gram matrix, rounded up to whole vectors. */
@@ -368,12 +383,30 @@ static void solve_rows(const float *x, uint32_t n, size_t d, const struct levera
     }
 }
 
+/* Adds the leverage of the rows work->x, which belong to the indices begin .. end - 1, to score. */
+static void add_leverages(uint32_t begin, uint32_t end, size_t d, float ridge, const struct leverage_work *work,
+                          float *score) {
+    const size_t padded = padded_size(d);
+    memset(work->gram, 0, padded * padded * sizeof *work->gram);
+    for (uint32_t r = begin, next; r < end; r = next) {
+        next = kvc_min_u32(r - r % KVC_TILE + KVC_TILE, end);
+        add_gram(work->x + (r - begin) * padded, next - r, d, work->gram);
+    }
+    factor_gram(work->gram, d, ridge);
+    for (uint32_t r = begin, some; r < end; r += some) {
+        some = kvc_min_u32(SOLVED_AT_ONCE, end - r);
+        solve_rows(work->x + (r - begin) * padded, some, d, work, work->solved);
+        for (uint32_t i = 0; i < some; i++)
+            score[r + i] = score[r + i] + work->solved[i];
+    }
+}
+
 static void leverage_task(void *argument, size_t task, unsigned thread) {
     const struct leverage_job *job = argument;
     const struct kvc_leverage_scores *args = job->args;
     const uint32_t h = (uint32_t)task, end = scored_end(args->lists, h, args->last);
     const uint32_t begin = kvc_min_u32(args->first, end), count = ((const uint32_t *)args->lists->count->data)[h];
-    const size_t d = args->lists->format.head_size, padded = padded_size(d);
+    const size_t d = args->lists->format.head_size;
     float *score = (float *)kvc_span_data(args->scores) + task * args->stride;
     struct leverage_work work;
     unsigned char *scratch = kvc_cpu_scratch(job->cpu, thread, lay_out_leverage(job, end - begin, &work, NULL));
@@ -384,24 +417,25 @@ static void leverage_task(void *argument, size_t task, unsigned thread) {
     if (begin == end)
         return;
     const struct head_entries head = head_open(args->lists, NULL, h, work.block);
-    centred_keys(args, &head, begin, end, &work);
-    memset(work.gram, 0, padded * padded * sizeof *work.gram);
-    for (uint32_t r = begin, next; r < end; r = next) {
-        next = kvc_min_u32(r - r % KVC_TILE + KVC_TILE, end);
-        add_gram(work.x + (r - begin) * padded, next - r, d, work.gram);
+    const size_t group = args->weights.buffer ? args->heads / args->lists->kv_heads : 1;
+    const float *weight = args->weights.buffer ? kvc_span_data(args->weights) : NULL;
+    for (size_t g = 0; g < group; g++) {
+        if (weight)
+            weighted_values(&head, weight + (task * group + g) * args->stride, begin, end, &args->lists->format, &work);
+        else
+            centred_keys(args, &head, begin, end, &work);
+        add_leverages(begin, end, d, args->ridge, &work, score);
     }
-    factor_gram(work.gram, d, args->ridge);
-    for (uint32_t r = begin, some; r < end; r += some) {
-        some = kvc_min_u32(SOLVED_AT_ONCE, end - r);
-        solve_rows(work.x + (r - begin) * padded, some, d, &work, score + r);
-    }
+    for (uint32_t r = begin; r < end; r++)
+        score[r] = kvc_div(score[r], (float)group);
 }
 
 static void leverage_scores(struct kvc_device *device, const struct kvc_leverage_scores *args) {
     struct leverage_job job = {(struct kvc_cpu *)device, args, 0};
     KVC_ASSERT(!args->cosine.buffer == !args->sine.buffer);
-    const double d = args->lists->format.head_size, each = (d * d + 8.0 * d) / LANES + 30.0;
-    const double work = entries_work(args->lists, each, &job.blocks_most) + args->lists->kv_heads * d * d * d;
+    const double group = args->weights.buffer ? (double)args->heads / args->lists->kv_heads : 1.0;
+    const double d = args->lists->format.head_size, each = group * ((d * d + 8.0 * d) / LANES + 30.0);
+    const double work = entries_work(args->lists, each, &job.blocks_most) + args->lists->kv_heads * group * d * d * d;
     kvc_threads_run(threads_for(job.cpu, work), args->lists->kv_heads, leverage_task, &job);
 }
 
