@@ -1,5 +1,5 @@
-/* linear.c - measures linear layers: compared with a BLAS library, for each type of weights, for different numbers of
- * rows, limited by memory, with weights in the CPU's caches, and with 8-bit activations. */
+/* linear.c - tables that measure linear layers: compared with a BLAS library, for each type of weights, for different
+ * numbers of rows, with weights in memory or in the CPU's caches, and with 8-bit or 15-bit activations. */
 #include "bench/measure.h"
 #include "core/base/integers.h"
 #include "core/base/types.h"
@@ -116,8 +116,8 @@ static void cached(struct kvc_measure *m, uint32_t variant) {
     kvc_measure_time_linear(m, type, 1, outputs_in(m, type, (uint64_t)256 << 10), WIDE);
 }
 
-/* Every type: a large matrix with one row, and a matrix with the rows of a chunk. The time includes quantizing the
- * rows. */
+/* Every type: one row times a large matrix, and the rows of a chunk times another matrix. The time includes quantizing
+ * the rows. */
 static void int8(struct kvc_measure *m, uint32_t variant) {
     const enum kvc_type type = (enum kvc_type)(KVC_Q8_0 + variant % INT8_TYPES);
     const uint32_t rows = variant < INT8_TYPES ? 1 : MEASURE_ROWS;
@@ -128,8 +128,8 @@ static void int8(struct kvc_measure *m, uint32_t variant) {
         kvc_measure_time_int8(m, type, rows, N, WIDE, true);
 }
 
-/* Float weights with 15-bit activations: a large matrix with one row, and a matrix with eight rows (as in a batch of
- * sequences) or the rows of a chunk. */
+/* Float weights with 15-bit activations: one row times a large matrix, and eight rows (as in a batch of sequences) or
+ * the rows of a chunk times another matrix. */
 static void int16(struct kvc_measure *m, uint32_t variant) {
     static const enum kvc_type of[INT16_TYPES] = {KVC_F16, KVC_BF16, KVC_F32, KVC_FP8};
     static const uint32_t counts[INT16_ROWS] = {1, 8, MEASURE_ROWS};

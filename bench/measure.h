@@ -45,12 +45,12 @@ struct kvc_measure {
     bool beside; /* true: measure the call with which the table compares */
     /* state of the clock: */
     uint64_t calls, left; /* calls per lot (between two readings of the clock); calls left in this lot */
-    unsigned lots;        /* number of lots timed at this size or, in a cold measurement, of calls timed */
+    unsigned lots;        /* number of lots timed at this size; in a cold measurement, number of calls timed */
     double start, best;   /* best: seconds of one call */
     double cold[MEASURE_COLD];
     bool warm;
-    /* properties of the lists to make: MEASURE_KV_HEADS, MEASURE_HEAD_SIZE and false, unless the operation sets other
-     * values */
+    /* Properties of the lists to make, which an operation may set. Defaults: MEASURE_KV_HEADS, MEASURE_HEAD_SIZE, not
+     * permuted */
     uint32_t kv_heads, head_size;
     bool permuted; /* slots in random order */
     /* memory that is freed after the operation: */
@@ -73,12 +73,12 @@ struct kvc_span kvc_measure_values(struct kvc_measure *m, size_t n);
 struct kvc_span kvc_measure_put(struct kvc_measure *m, const void *contents, size_t bytes);
 /* values of type uint32: first, first + step, ... */
 struct kvc_span kvc_measure_numbers(struct kvc_measure *m, size_t n, uint32_t first, uint32_t step);
-/* Returns the parameters of attention of the segment's rows over the `entries` entries of its list. The rows' own
+/* Returns parameters for attention in which the segment's rows read the `entries` entries of its list. The rows' own
  * entries are the last of these. */
 struct kvc_attention kvc_measure_make_attention(struct kvc_measure *m, const struct kvc_segment *segment,
                                                 uint32_t heads, uint32_t entries);
-/* Returns the parameters of the attention probabilities of the queries of `a`, whose attention over `lists` has been
- * computed. */
+/* Returns parameters for the attention probabilities of a's queries. The caller must have computed the attention `a`
+ * over `lists` before. */
 struct kvc_probabilities kvc_measure_probabilities(const struct kvc_lists *lists, uint32_t queries,
                                                    const struct kvc_attention *a);
 /* Creates a weight. An operation may have at most four. */

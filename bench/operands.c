@@ -106,7 +106,7 @@ static const struct kvc_weight *make_weight(struct kvc_measure *m, enum kvc_type
     void *matrix = host_memory(m, bytes);
     if (!matrix)
         return NULL;
-    memset(matrix, 0x2c, bytes); /* these bytes are a normal number in every type, as a scale and as a value */
+    memset(matrix, 0x2c, bytes); /* a normal number in every type, whether the bytes are a scale or a value */
     m->matrices[m->weight_count++] = matrix;
     for (uint32_t e = 0; e < experts; e++)
         host[e] = (const unsigned char *)matrix + e * one;

@@ -48,7 +48,7 @@ static void time_operations(struct kvc_device *device, struct timed_table *table
     device->ops = &table->ops;
 }
 
-/* Calls `row` for every operation, and once for the rest of the time. */
+/* Calls `row` for every operation that the prompt used, then once for the time that is left (the host's). */
 static void report(const struct timed_table *table, double took, kvc_measure_fn *row, void *user) {
     static const char *const names[] = {
 #define KVC_OPERATION(name, parameters, ...) #name,

@@ -85,7 +85,7 @@ static int load(struct cli_talk *talk, const char *argument) {
     json_decref(messages);
     if (cli_generation_forget(talk->generation) != KVC_OK)
         return KVC_RESOURCE;
-    if (status != KVC_OK) { /* saved by a run without a chat template: a chat cannot use its session */
+    if (status != KVC_OK) { /* a run without a chat template saved this session; a chat cannot use it */
         cli_chat_clear(talk->chat, false);
         status = cli_generation_anew(talk->generation, policy_of(talk));
         fputs("(a new conversation)\n", stderr);

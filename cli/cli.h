@@ -287,8 +287,8 @@ int cli_file_commit(const struct cli_command *command, struct cli_file *file); /
 void cli_file_abandon(struct cli_file *file); /* gives up the file after an error; the file need not be open */
 /* Checks before slow work that the file can be written. Leaves no file behind. */
 int cli_check_output(const struct cli_command *command, const char *path);
-/* Checks that the output file is none of the inputs [count] (each may be NULL) and not part of a model folder among
- * them. */
+/* Checks that the output file is not one of the inputs, and not part of an input that is a model folder. Each of inputs
+ * [count] may be NULL. */
 int cli_check_inputs(const struct cli_command *command, const char *path, const char *const *inputs, size_t count);
 /* Flushes standard output and reports an error such as a full disk or a closed pipe. */
 int cli_flush(const struct cli_command *command);
@@ -413,12 +413,12 @@ struct cli_generation { /* cli_generation_open and the command fill it */
     const char *unused; /* the option that would select the model's chat template; NULL if the prompts use this
                          * template */
     const volatile sig_atomic_t *interrupted; /* NULL, or a flag that ends the answer when it is not 0 */
-    struct kvc_engine *engine;                /* the engine that `interrupted` stops while it reads a prompt */
+    struct kvc_engine *engine;                /* the model's engine; `interrupted` can stop a prompt in it */
     int32_t pending; /* last token of the previous answer, if the session has not processed it; -1: none */
     bool warned;     /* true if the warning about the trained length was printed */
     struct kvc_sampler_options sampling; /* options with which the sampler was opened */
     struct kvc_session_options options;  /* options with which the session was opened */
-    int32_t *history; /* [given]: all tokens, as long as a longrope session may have to be recomputed (longrope.c) */
+    int32_t *history; /* [given]: all tokens so far, while a longrope session may have to be recomputed (longrope.c) */
     size_t given;
     bool outgrown;                     /* true if the session already uses the long factors, or cannot change to them */
     bool ended;                        /* true if a token of the model ended the last answer */
@@ -503,8 +503,7 @@ void cli_sampling_close(struct cli_sampling *sampling);
 int cli_generation_open(const struct cli_command *command, const struct cli_common *common,
                         const struct cli_sampling *sampling, struct kvc_model *model, const char *spec,
                         struct cli_generation *generation);
-/* Makes the sampler forget the conversation: for its penalties and random numbers, the tokens so far no longer
- * count. */
+/* Makes the sampler forget the conversation: its penalties and random numbers no longer depend on the tokens so far. */
 int cli_generation_forget(struct cli_generation *generation);
 /* Replaces the session by an empty one with this policy. On failure, prints the reason and keeps the session. */
 int cli_generation_anew(struct cli_generation *generation, const char *spec);
@@ -577,8 +576,8 @@ int cli_chat_extend(struct cli_chat *chat, const struct cli_answer *answer);
  * `path`, the file of the messages. */
 json_t *cli_chat_messages(const struct cli_chat *chat);
 int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *path);
-/* Removes all messages, including those of --messages. If keep_system is true, removes only those since the chat began.
- * The next turn is then a first turn. */
+/* Removes all messages. If keep_system is true, keeps the system message and the messages of --messages. The next turn
+ * is then a first turn. */
 void cli_chat_clear(struct cli_chat *chat, bool keep_system);
 /* Makes the whole conversation the text of the next turn, for a session that holds none of it. Returns false if the
  * conversation is empty. */

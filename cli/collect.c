@@ -33,8 +33,8 @@ struct collector {
     uint64_t *rows;   /* [layers]: rows in the sums */
     uint32_t *rotary; /* [layers] */
     double *sum;      /* [layers, heads, head_size] */
-    double *more; /* [layers, heads, width]: for triattention sums of the lengths of the rotated pairs, for the others
-                   * sums of the products of channels b and c, for each c up to b, row by row */
+    double *more; /* [layers, heads, width]. For triattention: sums of the lengths of the rotated pairs. For the others:
+                   * sums of the products of channels b and c, for all c <= b, one b after another */
 };
 
 static void close_collector(struct collector *c) {
@@ -117,8 +117,8 @@ static enum kvc_status keep_all(struct kvc_stage *stage, const struct kvc_values
 /* ---- the file, as policies/query_stats.h has it ---- */
 
 /* Statistics of the concentration over all pairs or filters. A pair's concentration is the length of its mean divided
- * by the mean of its lengths; it is 1 if the queries do not vary. A filter's is the share of the queries' squared
- * lengths along it. */
+ * by the mean of its lengths; it is 1 if the queries do not vary. A filter's concentration is the share of the queries'
+ * squared lengths that lies along the filter. */
 struct concentration {
     double sum;
     uint64_t count, high;
@@ -161,8 +161,8 @@ static void write_head(FILE *stream, const struct collector *c, uint32_t layer, 
     fprintf(stream, "\n");
 }
 
-/* Returns the length of the symmetric matrix of `products` times v [d], and sets v to the product divided by it. next
- * [d] is scratch. */
+/* Multiplies the symmetric matrix in `products` by v [d]. Returns the length of the result, and sets v to the result
+ * divided by this length. next [d] is scratch. */
 static double multiply(const double *products, uint32_t d, double *v, double *next) {
     double square = 0;
 

@@ -64,7 +64,7 @@ size_t edit_line_end(const struct edit_text *text, size_t at);
  * false if there is no such line. */
 bool edit_move_line(struct edit_text *text, bool up);
 /* Returns true if Enter starts a new line instead of ending the text: the text ends in a backslash, or a block of """
- * is open. *remove then receives the number of bytes at the end of the text that the line end replaces. */
+ * is open. *remove then receives how many of the text's last bytes the new line end replaces. */
 bool edit_goes_on(const char *data, size_t bytes, size_t *remove);
 
 /* ---- edit_draw.c ---- */

@@ -1,5 +1,5 @@
-/* json.c - JSON output, and detection of values that jansson lost because of a failed allocation, which it seldom
- * reports. */
+/* json.c - JSON output, and detection of lost values. If an allocation fails, jansson loses values and seldom reports
+ * it. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

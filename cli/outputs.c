@@ -75,7 +75,7 @@ static int take_lock(const char *guard, int *file) {
         close(*file);
         if (taken)
             return EWOULDBLOCK;
-    } /* its last owner has just removed the lock file: tries again */
+    } /* another process has just removed the lock file: tries again */
 }
 
 int cli_lock_open(const struct cli_command *command, const char *option, const char *path, const char *guard,

@@ -15,11 +15,12 @@ struct arguments {
 };
 
 struct score {           /* the score of one policy, in one window or in all windows */
-    double loss, square; /* loss: sum of -log p; square: sum of its squares */
+    double loss, square; /* loss: sum of -log p; square: sum of (log p)^2 */
     uint64_t scored;
     double seconds;
-    struct kvc_session_stats stats; /* statistics at the end of the longest window (if several are equally long, of the
-                                       one with the largest cache); the peak is the maximum over all windows */
+    struct kvc_session_stats stats; /* Statistics at the end of the longest window. Of several windows with this
+                                       length, the one with the largest cache counts. The peak is the maximum over all
+                                       windows */
 };
 
 struct rows { /* data for the function that receives the rows of a window's prompt */
@@ -62,8 +63,8 @@ struct plan {
     size_t windows, length; /* the last window may be shorter */
     size_t prompt;          /* tokens of each window that form its prompt; only the later tokens are scored */
     enum kvc_math math;     /* the arithmetic that the model uses */
-    bool at_once;           /* for policy `full` only: take the rows of one prompt, which are bit-identical to decode
-                             * steps */
+    bool at_once;           /* for policy `full` only: compute a window as one prompt, whose rows are bit-identical
+                             * to those of decode steps */
 };
 
 /* Adds the scores of a window. Must be called in the order of the windows, so that the sums are bit-identical for any

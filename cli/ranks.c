@@ -1,6 +1,6 @@
 /* ranks.c - runs the program as several processes. Rank 0 runs the command. Until the command ends, the other ranks
- * compute their part of each of its library calls. With --ranks data every rank runs the command with a share of the
- * work, and rank 0 prints the results. */
+ * compute their parts of every library call that rank 0 makes. With --ranks data every rank runs the command with a
+ * share of the work, and rank 0 prints the results. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

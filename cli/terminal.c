@@ -21,7 +21,7 @@ static void tell(const char *text) {
     while (n < 0 && errno == EINTR);
 }
 
-/* Applies the mode. Does nothing if the program is in the background, where that would stop it. */
+/* Applies the mode, unless the program is in the background: there, the attempt would stop the program. */
 static void apply(void) {
     struct termios settings = user;
     if (!opened || tcgetpgrp(0) != getpgrp())

@@ -1,8 +1,8 @@
 /* trace.c - kvcull trace: finds the first operation whose output differs between two traces (--trace FILE).
  *
- * Outputs correspond if they have the same session, position, part of the model, operation, name and head, and if
- * equally many earlier lines have all of these in common. So the two runs may differ in backend, threads, chunks or
- * number of processes. */
+ * Outputs correspond if they have the same session, position, part of the model, operation, name and head. If a file
+ * has several such lines, the n-th line of one file corresponds to the n-th line of the other. So the two runs may
+ * differ in backend, threads, chunks or number of processes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

@@ -38,8 +38,8 @@ struct fidelity { /* a text, and the run with the full cache on it */
     struct fidelity_score *now;
 };
 
-/* Makes the policy of the run with the full cache, which the caller registers with the engine. Its user pointer is
- * `fidelity`. */
+/* Makes the policy class for the run with the full cache. The caller registers the class with the engine. The class's
+ * user pointer is `fidelity`. */
 void fidelity_class(struct kvc_policy_class *class, struct fidelity *fidelity);
 /* Runs the text with the full cache. The caller has set the members up to `steps`, and calls fidelity_close, even after
  * a failure. */

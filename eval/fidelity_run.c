@@ -16,8 +16,8 @@ static uint32_t witness_columns(const struct kvc_values *values) {
     return 2;
 }
 
-/* The decode stage of the policy of the run with the full cache: evicts nothing and accumulates the attention of the
- * answer's queries. At the last step, copies the sums to the host. */
+/* The decode stage in the run with the full cache: evicts nothing and accumulates the attention of the answer's
+ * queries. At the last step, copies the sums to the host. */
 static enum kvc_status witness(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);
     struct fidelity *task = kvc_stage_user(stage);

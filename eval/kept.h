@@ -10,7 +10,7 @@ struct eval_kept { /* a sample to trace */
     uint32_t answer; /* maximum number of tokens of an answer */
     const struct eval_sample *sample;
     const struct eval_prompt *prompt;
-    uint64_t made;    /* number of traces made, when all are done */
+    uint64_t made;    /* result: number of traces made */
     const char *data; /* hash of the data file, if the task's records lack one; otherwise NULL */
 };
 bool eval_wants_trace(const struct eval_run *run, uint64_t sample);

@@ -225,8 +225,8 @@ static int make_questions(struct needle_task *task, const struct needle_text *te
     return status;
 }
 
-/* A policy's answers. [0]: to questions that are asked as --ask says (NEEDLE_BOTH: directly after the text). [1]: to
- * questions that are a separate turn (only with NEEDLE_BOTH). */
+/* A policy's answers. [0]: to questions in the mode of --ask (NEEDLE_BOTH: directly after the text). [1]: to questions
+ * that are a separate turn (only with NEEDLE_BOTH). */
 struct replies {
     char *answers[2][NEEDLE_DEPTHS];
 };

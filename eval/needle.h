@@ -35,7 +35,7 @@ struct needle_task {
     float *logits;
     struct needle_cell *cells; /* [lengths, specs] */
     struct cli_progress progress;
-    uint64_t done, total; /* counted in runs of one policy on one text */
+    uint64_t done, total; /* numbers of runs; a run is one policy on one text */
 };
 
 struct needle_cell *needle_cell_at(const struct needle_task *task, size_t length, size_t spec);

@@ -48,8 +48,8 @@ struct eval_request { /* parameters of one sample */
 double eval_depth(uint64_t depths, uint64_t index);
 /* Makes the largest sample whose prompt and answer together have at most `length` tokens. If there are several
  * questions, all turns count or, for separate requests, the longest one. Texts from the user's files keep their length
- * or are cut. Returns KVC_USAGE if even the smallest sample is too long. The caller frees both, even after a
- * failure. */
+ * or are cut. Returns KVC_USAGE if even the smallest sample is too long. The caller frees the sample and the
+ * prompt, even after a failure. */
 enum kvc_status eval_fit(const struct eval_request *request, struct eval_sample *sample, struct eval_prompt *prompt,
                          struct kvc_error *error);
 /* Returns KVC_USAGE if the smallest sample does not fit. */

@@ -177,7 +177,7 @@ static int read_line(struct eval_results *results, const char *path, size_t line
     const bool lost = cli_json_lost(); /* jansson may have lost characters of a text without reporting an error */
     const char *wrong = lost ? NULL : json_is_object(record) ? wrong_field(record) : "a JSON object";
     int status;
-    if (!lost && json_is_object(json_object_get(record, "run"))) { /* the Python package's note on the next results */
+    if (!lost && json_is_object(json_object_get(record, "run"))) { /* the Python package's description of a run */
         json_decref(record);
         return KVC_OK;
     }
@@ -251,7 +251,7 @@ int eval_results_append_to(struct eval_results *results, const char *path, bool 
     struct stat about;
     if (path[0] == '\0' || strcmp(path, "-") == 0)
         return cli_check_name(command, "out", path);
-    /* never waits for a pipe's reader */
+    /* O_NONBLOCK: opening a named pipe must not wait for a reader */
     const int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (file < 0 || fstat(file, &about) != 0) {
         const int failure = errno;

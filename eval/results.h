@@ -38,8 +38,8 @@ extern const char *const eval_group_fields[EVAL_GROUP_FIELDS];
 /* Returns the texts of these fields, one on each line; the caller frees it. Returns NULL if memory runs out. */
 char *eval_group_text(const json_t *record);
 const char *eval_text_of(const json_t *record, const char *name);
-/* Returns the number of a text of this kind in `numbers`. A new text gets the number `next`. If memory runs out, sets
- * *lost. */
+/* Returns the number that `numbers` assigns to the text among the texts of this kind. A new text gets the number
+ * `next`. If memory runs out, sets *lost. */
 size_t eval_number_for(json_t *numbers, const char *kind, const char *text, size_t next, bool *lost);
 /* Prints the spans of all traces: a table for each span, with a row for every policy. */
 int eval_spans_print(const struct eval_results *results);

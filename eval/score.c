@@ -28,7 +28,7 @@ double eval_score_any(const struct eval_asked *asked, const char *answer) { retu
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-/* Sets word [count] to the beginnings of the words, unless it is NULL, and returns their number. */
+/* Returns the number of words. Unless `word` is NULL, word [count] receives the beginnings of the words. */
 static size_t find_words(const char *text, const char **word) {
     size_t count = 0;
     for (size_t i = 0; text[i]; i++)

@@ -44,7 +44,7 @@ struct eval_question {
     const char *text;
     const char **answers;
     size_t answer_count;
-    uint32_t *documents; /* first those with the answer, then those that are similar to them */
+    uint32_t *documents; /* first the documents with the answer, then similar documents */
     size_t document_count, near_count;
 };
 struct eval_questions { /* the JSON document and `made` own the texts */

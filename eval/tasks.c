@@ -1,5 +1,5 @@
-/* tasks.c - the table of tasks, from which lists, help and manual are made, and the commands of tasks that have options
- * of their own. To add a task, write its generator and add a row here. */
+/* tasks.c - the table of tasks, and the commands of tasks that have options of their own. Lists, help and manual are
+ * made from them. To add a task, write its generator and add a row to the table. */
 #include "eval/eval.h"
 #include "eval/windows.h"
 

@@ -26,8 +26,8 @@ struct eval_spans {
     struct eval_traced_span *items;
     size_t count;
 };
-/* Adds the tokens that contain a byte of `what`, at its occurrence number `skip` (from 0) in the prompt's text. If
- * there is no such occurrence, sets *there to false. Returns KVC_RESOURCE if memory runs out. */
+/* Finds occurrence number `skip` (from 0) of `what` in the prompt's text, and adds the tokens that contain its bytes.
+ * If there is no such occurrence, sets *there to false. Returns KVC_RESOURCE if memory runs out. */
 enum kvc_status eval_spans_add(struct eval_spans *spans, const struct eval_prompt_text *text, const char *what,
                                size_t skip, bool *there, struct kvc_error *error);
 void eval_spans_free(struct eval_spans *spans);
@@ -66,8 +66,8 @@ const char *eval_trace_wrong(const json_t *trace, json_int_t tokens);
 
 /* Returns a member that is a string; "" if there is none. */
 const char *eval_member(const json_t *object, const char *name);
-/* Return true if two records have the same prompt and the same settings except the policy, and if two of their spans
- * are equal. */
+/* eval_same_prompt returns true if two records have the same prompt and the same settings except the policy.
+ * eval_same_span also compares a span of each. */
 bool eval_same_prompt(const json_t *a, const json_t *b);
 bool eval_same_span(const json_t *a, const json_t *span_a, const json_t *b, const json_t *span_b);
 

@@ -34,8 +34,8 @@ enum kvc_status eval_window_fits(struct eval_run *run, const struct eval_request
 enum kvc_status eval_measure_perplexity(struct eval_window *window, struct kvc_error *error);
 
 /* Measures the recall of `kvcull eval fidelity`: of the entries that the full run attended to most, the fraction that
- * the policy holds, averaged over layers and heads. Its other figures become values. The answer has up to 64 steps; the
- * rest of the window is the prompt. */
+ * the policy holds, averaged over layers and heads. The other figures of `kvcull eval fidelity` go to
+ * window->values. The answer has up to 64 steps; the rest of the window is the prompt. */
 enum kvc_status eval_measure_fidelity(struct eval_window *window, struct kvc_error *error);
 
 #endif

@@ -54,7 +54,7 @@ int eval_write(const struct cli_command *command, const char *folder, const char
         status = cli_json_print(command, json_incref(json), files[0].stream);
     if (status == KVC_OK)
         csv(task, files[1].stream);
-    /* if the disk is full, the incomplete file is committed first; that fails, so neither file appears */
+    /* commits the file first that may be incomplete: if the disk is full, this commit fails, so neither file appears */
     const int first = status == KVC_OK && fflush(files[0].stream) == 0;
     for (int i = 0; i < 2 && status == KVC_OK; i++)
         status = cli_file_commit(command, &files[i ? !first : first]);

@@ -4,9 +4,9 @@
 
 #include "models/model.h"
 
-/* Returns the fingerprint of an open model: XXH64 of all metadata of a GGUF file, of the numbers from a folder's
- * configuration, of names, types and shapes of all tensors, and of 4096 bytes at the beginning, middle and end of each
- * tensor. Of FP8 weights only the first half is sampled, and scales in a second tensor are left out. Models with
+/* Returns the fingerprint of an open model, an XXH64 hash. It covers the network's numbers, all metadata of a GGUF
+ * file, the name, type and shape of each tensor, and 4096 bytes at the beginning, middle and end of each tensor. For
+ * FP8 weights, these samples come from the first half of the bytes. Scales in a second tensor are left out. Models with
  * different weights have different fingerprints, unless they differ only in bytes between the samples. */
 uint64_t kvc_model_fingerprint(struct kvc_model *model);
 

@@ -48,7 +48,8 @@ static void *take_host(struct kvc_loader *in, size_t bytes) {
     return made;
 }
 
-/* Makes a weight of the slice of a matrix with `all` rows. Adjacent rows remain in the mapping; others are copied. */
+/* Makes a weight of a slice of a matrix, which has `all` rows. Adjacent rows remain in the mapping; others are
+ * copied. */
 static enum kvc_status load_slice(struct kvc_loader *in, uint32_t l, const struct slice *slice, uint64_t all,
                                   struct kvc_weight **weight) {
     const uint64_t inputs = in->config->hidden, outputs = slice->rows * slice->pieces;

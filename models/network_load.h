@@ -27,7 +27,7 @@ struct kvc_loader {
 };
 
 enum kvc_status kvc_loader_no_memory(const struct kvc_loader *in);
-/* Finds a tensor of the file by name and makes its data. */
+/* Finds a tensor of the file by name and calls kvc_tensor_make, except for another rank's matrix. */
 enum kvc_status kvc_loader_find(struct kvc_loader *in, const char *name, const struct kvc_file_tensor **tensor);
 enum kvc_status kvc_loader_check_matrix(const struct kvc_loader *in, const struct kvc_file_tensor *tensor,
                                         uint64_t outputs, uint64_t inputs);
@@ -46,10 +46,10 @@ enum kvc_status kvc_loader_rows(struct kvc_loader *in, enum kvc_type type, struc
 /* Makes a weight of this rank's rows of the matrix [outputs, inputs]. */
 enum kvc_status kvc_loader_weight(struct kvc_loader *in, enum kvc_type type, uint64_t outputs, uint64_t inputs,
                                   const void *data, struct kvc_weight **weight);
-/* Return as float32 the values of a tensor, or of the vector with this name. The caller frees them. */
+/* Return the values of a tensor, or of the vector with this name, as float32. The caller frees them. */
 enum kvc_status kvc_loader_dequantize(struct kvc_loader *in, const struct kvc_file_tensor *tensor, float **values);
 enum kvc_status kvc_loader_vector(struct kvc_loader *in, const char *name, uint64_t length, float **values);
-/* Adds values to the layer's buffer. kvc_loader_flush sets the span. */
+/* Adds values to the layer's buffer and sets span->offset. kvc_loader_flush sets span->buffer. */
 enum kvc_status kvc_loader_add_floats(struct kvc_loader *in, const float *values, size_t count, struct kvc_span *span);
 /* kvc_loader_norm collects a norm's weights, `length` numbers. kvc_loader_flush copies everything collected into one
  * buffer. */

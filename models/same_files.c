@@ -150,7 +150,7 @@ static struct identity identity_of(const struct comparison *of) {
     return identity;
 }
 
-/* Returns a tensor's data and makes it if needed. */
+/* Returns a tensor's data. *made tells whether kvc_tensor_make had to create it. */
 static const unsigned char *data_of(const struct comparison *of, const struct kvc_file_tensor *tensor, bool *made) {
     struct kvc_error error;
     *made = tensor->scaled && !tensor->scaled->made;

@@ -43,8 +43,8 @@ static bool state_fits(const struct kvc_values *values, const struct kvc_geometr
 
 static uint32_t cake_columns(const struct kvc_values *values) {
     (void)values;
-    return 1; /* the score of each entry: when a later layer is computed, an earlier layer may have to evict more, and
-               * reads this column */
+    return 1; /* the score of each entry: if a later layer's computation makes an earlier layer evict more, this column
+               * tells which entries */
 }
 
 /* Adds `amount` entries evenly to the budgets of the layers whose budget is below `older`. The remainder goes to the

@@ -17,8 +17,8 @@ static float mean_of(const float *x, uint32_t n) {
     return kvc_div(sum, (float)n);
 }
 
-/* Returns the entropy of n scores over the entropy of equal scores, 0 to 1. Negative scores are first raised until the
- * least is 0. */
+/* Returns the entropy of n scores divided by the entropy of equal scores, 0 to 1. If a score is negative, all scores
+ * are first raised by the same amount, so that the least is 0. */
 static float evenness(const float *x, uint32_t n) {
     float least = 0.0f, sum = 0.0f, entropy = 0.0f;
     for (uint32_t i = 0; i < n; i++)
@@ -33,7 +33,8 @@ static float evenness(const float *x, uint32_t n) {
     return entropy > 1.0f ? 1.0f : entropy > 0.0f ? entropy : 0.0f;
 }
 
-/* Returns the key of the median of x [n], or of the lower one of two. `order` [n] is overwritten. */
+/* Returns the key of the median of x [n]; if n is even, of the lower of the two middle scores. `order` [n] is
+ * overwritten. */
 static uint32_t median(const float *x, uint32_t n, struct kvc_ranked *order) {
     kvc_rank_scores(x, n, order);
     return order[n / 2].key; /* descending, so of two medians the lower one is second */

@@ -28,7 +28,8 @@ static enum kvc_status chunkkv_check(const struct kvc_values *values, struct kvc
     return kvc_check_scorer(values, error);
 }
 
-/* Keeps the window and the best chunks. Of an uneven chunk only the best `gate` entries rank with the chunk. */
+/* Keeps the window and the best chunks. If an important chunk has uneven scores, only its best `gate` entries receive
+ * the chunk's score. */
 static enum kvc_status keep_gated(struct kvc_stage *stage, const struct kvc_values *values, uint64_t budget,
                                   uint32_t window, const struct kvc_scores *scores, struct kvc_error *error) {
     struct kvc_scores *gated;

@@ -51,8 +51,8 @@ static uint64_t budget_of(const struct kvc_values *values, const struct kvc_stag
     return kvc_budget(values, info->held, compactor_fixed(values));
 }
 
-/* Computes one score per list: the attention within chunks, averaged with that of both neighbours. With scores NULL,
- * only writes the column, which a later turn reads. */
+/* Sets scores per list to the attention within chunks, averaged over each entry and its two neighbours. If scores is
+ * NULL, only writes the state column, which a later turn reads. */
 static enum kvc_status attention(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_scores *scores,
                                  struct kvc_error *error) {
     const uint64_t sinks = (uint64_t)kvc_value_int(values, "sinks"), recent = (uint64_t)kvc_value_int(values, "recent");
@@ -129,7 +129,7 @@ static enum kvc_status noncausal_prompt(struct kvc_stage *stage, const struct kv
     enum kvc_status status = kvc_stage_scores(stage, &scores, error);
     if (status == KVC_OK)
         status = attention(stage, values, scores, error);
-    if (status == KVC_OK) /* share 0: the other scores do not count; entries without attention count as the mean */
+    if (status == KVC_OK) /* `share` 0 ignores the other scores; an entry without attention gets the mean score */
         status = mix(stage, values, 0.0f, scores, scores, error);
     return status == KVC_OK ? keep_best(stage, values, scores, error) : status;
 }

@@ -1,5 +1,5 @@
-/* duo.c - some heads keep all entries, the others only their first and newest entries. Scores from a file select these
- * heads (docs/reference/methods/duo.md). */
+/* duo.c - some heads keep all entries, the others only their first and newest entries. The latter are
+ * streaming heads. Scores from a file determine which heads stream (docs/reference/methods/duo.md). */
 #include "policies/policies.h"
 
 #include "core/base/assert.h"

@@ -1,5 +1,5 @@
 /* entry_scores.c - evicts by scores that need no query, for the methods `random`, `knorm` and `keydiff`. Also computes
- * scores for `chunkkv` and `criticalkv`, as one of these methods or `snapkv` would. */
+ * the scores that the option `scorer` of `chunkkv` and `criticalkv` names: those of `snapkv` or of these methods. */
 #include "policies/policies.h"
 
 #include <string.h>

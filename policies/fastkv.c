@@ -67,8 +67,8 @@ static enum kvc_status make_scores(struct kvc_stage *stage, const struct kvc_val
 
 /* ---- token pruning: which rows are kept ---- */
 
-/* Adds one head's scores to sums [count], the scores of the rows before the window. The turn's entries are the newest
- * entries of the head. */
+/* Adds one head's scores to sums [count], which has one sum for each row of the turn before the window. The turn's
+ * entries are the newest entries of the head. */
 static enum kvc_status add_head(struct kvc_stage *stage, const struct kvc_scores *scores, uint32_t head, float *values,
                                 float *sums, uint32_t count, struct kvc_error *error) {
     const struct kvc_stage_info *info = kvc_stage_info(stage);

@@ -24,8 +24,8 @@ static enum kvc_status finch_check(const struct kvc_values *values, struct kvc_e
 
 /* ---- chunks: the host chooses, because the rules of struct kvc_keep know no chunks ---- */
 
-/* Writes the indices that a list of `count` entries keeps, ascending, and returns their number: the best of each chunk
- * of the entries before the window, and the window. `ranked` [count] is scratch. */
+/* Writes the ascending indices of the entries that a list of `count` entries keeps: the best of each chunk before the
+ * window, and the window. Returns the number of indices. `ranked` [count] is scratch. */
 static uint32_t choose(const float *scores, uint64_t count, uint64_t budget, uint64_t window, uint64_t chunk,
                        struct kvc_ranked *ranked, uint32_t *kept) {
     const uint64_t older = count > budget ? count - window : 0, top = budget - window;

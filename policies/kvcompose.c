@@ -103,7 +103,7 @@ static enum kvc_status make_scores(struct kvc_stage *stage, struct layer_scores 
     return status;
 }
 
-/* Adds to each score the mean over the lists. The lists hold the same tokens. */
+/* Adds to each score the mean score of the same token over the lists. All lists hold the same tokens. */
 static void add_mean(struct layer_scores *s) {
     for (size_t j = 0; j < s->stride; j++) {
         float sum = 0.0f;
@@ -192,7 +192,7 @@ static enum kvc_status keep_best(struct kvc_stage *stage, uint32_t layer, uint64
     return status == KVC_OK ? kvc_stage_keep(stage, &keep, error) : status;
 }
 
-/* Evicts from the layers up to `here` all but the best `slots` ranks. Later layers only take slots away, so the result
+/* Keeps only the best `slots` ranks in layers 0 to `here` together. Later layers only take slots away, so the result
  * after the last layer is the same as if nothing had been evicted before. */
 static enum kvc_status divide(struct kvc_stage *stage, const struct kvc_values *values, uint32_t here, uint64_t slots,
                               struct kvc_error *error) {

@@ -49,8 +49,8 @@ static float draw(uint32_t layer, uint32_t head, uint32_t i, uint32_t stream, fl
     return (float)(kvc_philox4x32(layer, head, i, stream, 0).word[0] >> 8) * width;
 }
 
-/* Draws the numbers that follow a mean. The covariance of channels b and c is the product of two random numbers, plus 1
- * if b is c, so that it is a valid covariance. */
+/* Draws the numbers that follow the mean in a head's line. The covariance of channels b and c is the product of two
+ * random numbers, plus 1 if b is c, so that it is a valid covariance. */
 static void draw_rest(enum kvc_query_file file, uint32_t layer, uint32_t head, uint32_t d, float *rest) {
     for (uint32_t i = 0; file == KVC_QUERY_PAIRS && i < d / 2; i++)
         rest[i] = draw(layer, head, i, 4u, 0x1p-24f);
@@ -158,7 +158,7 @@ static enum kvc_status read_head(struct reader *reader, struct contents *made) {
     return contents_create(size[0], size[1], size[2], reader->option->file, made, reader->error);
 }
 
-/* Turns the mean lengths of pairs into spreads. */
+/* Subtracts from each pair's mean length, in `spread`, the length of the pair's mean. */
 static void subtract_means(const float *mean, uint32_t pairs, float *spread) {
     for (uint32_t i = 0; i < pairs; i++) {
         const double a = (double)mean[i], b = (double)mean[i + pairs];

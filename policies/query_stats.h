@@ -2,11 +2,13 @@
  * `expected` and `qfilter` read them.
  *
  * The file is text. Its lines are a title; "model NAME"; "tokens N"; "shape LAYERS HEADS SIZE"; then for each layer
- * "layer L rotary R" and one line per head, with channels in RoPE's order. By the title, a head's line has:
+ * "layer L rotary R" and one line per head, with channels in RoPE's order. The title determines what a head's line
+ * contains:
  *   "kvcull query statistics 1"   a query head's mean query before RoPE, as SIZE numbers, then the mean length of each
  *                                 pair of channels (i, i + R / 2), as R / 2 numbers;
- *   "kvcull query covariances 1"  the mean query, then the covariance of channels b and c for each c up to b, row by
- * row; "kvcull query filters 1"      a KV head's filter, as SIZE numbers. */
+ *   "kvcull query covariances 1"  the mean query, then the covariance of channels b and c for each c up to b,
+ *                                 row by row;
+ *   "kvcull query filters 1"      a KV head's filter, as SIZE numbers. */
 #ifndef KVC_POLICIES_QUERY_STATS_H
 #define KVC_POLICIES_QUERY_STATS_H
 

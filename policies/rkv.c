@@ -1,5 +1,5 @@
-/* rkv.c - every n decode steps, keeps the entries that the last queries attended to and whose keys other keys do not
- * repeat (docs/reference/methods/rkv.md). */
+/* rkv.c - every n decode steps, keeps the entries that the last queries attended to and whose keys are not similar to
+ * other keys (docs/reference/methods/rkv.md). */
 #include "policies/policies.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* select_sizes.c - what select methods read: divides a compression ratio between entries and channels for `hsa`, and
- * interprets budgets. */
+/* select_sizes.c - computes how much select methods read: divides a compression ratio between entries and channels for
+ * `hsa`, and interprets budgets. */
 #include "policies/select_sizes.h"
 
 #include <math.h>

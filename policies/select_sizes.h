@@ -14,8 +14,8 @@ struct kvc_hsa_sizes {
 struct kvc_hsa_sizes kvc_hsa_sizes(double c2, uint32_t head_size);
 
 /* What a select method reads under its option `budget`, when the longest head holds `held` entries at the prompt's end.
- * With a split budget, a prompt method leaves only `seen` of them; otherwise `seen` equals `held`. The compression c2
- * is that of the entries seen. */
+ * With a split budget, a prompt method leaves only `seen` of them; otherwise `seen` equals `held`. The compression
+ * ratio c2 refers to the `seen` entries. */
 struct kvc_reads {
     uint64_t budget, seen;
     double c2;

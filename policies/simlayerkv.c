@@ -15,7 +15,7 @@ static const struct kvc_option options[] = {
 static uint64_t sinks_of(const struct kvc_values *values) { return (uint64_t)kvc_value_int(values, "sinks"); }
 static uint64_t recent_of(const struct kvc_values *values) { return (uint64_t)kvc_value_int(values, "recent"); }
 
-/* Upper bounds: no layer may be lazy. */
+/* An upper bound: holds even if no layer is lazy. */
 static uint64_t simlayerkv_bound(const struct kvc_values *values, uint64_t prompt, uint64_t steps) {
     (void)values;
     return prompt + steps;

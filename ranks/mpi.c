@@ -411,8 +411,8 @@ static struct kvc_link *mpi_part(struct kvc_link *link, uint32_t first, uint32_t
 }
 
 /* Returns a communicator of all ranks, ordered by machine, so that ranks that share layers are on one machine where
- * possible. Rank 0 stays rank 0. *near receives the number of ranks on this machine, *before the number of ranks on
- * this machine below this rank, and *first the lowest rank on this machine, as numbered in MPI_COMM_WORLD. */
+ * possible. Rank 0 stays rank 0. *near receives the number of ranks on this machine, and *before how many of them
+ * are lower than this rank. *first receives the lowest rank on this machine, as numbered in MPI_COMM_WORLD. */
 static MPI_Comm by_machine(bool pretend, int *near, int *before, int *first) {
     MPI_Comm machine, comm;
     int rank, ranks;

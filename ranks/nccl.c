@@ -1,6 +1,6 @@
 /* nccl.c - sends rows between CUDA devices through NCCL (2.7 or newer), which is opened at run time. Sends and receives
- * join the device's stream, so the host does not wait. Each pair of link and device has its own communicator; the link
- * broadcasts its id. */
+ * join the device's stream, so the host does not wait. Each pair of link and device has its own communicator. The link
+ * broadcasts the communicator's id. */
 #include <stdio.h>
 #include <stdlib.h>
 

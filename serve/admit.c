@@ -64,7 +64,7 @@ static bool forks(const struct serve_request *request) { return request->values.
 bool serve_wants_rows(const struct serve_request *request) { return request->values.echo && request->logprobs; }
 
 /* Returns true if the session subtracts the same mean from its keys as a session that computes the whole prompt anew.
- * Policies with a stage give other results in a continued session anyway. */
+ * Also returns true if the policy has a stage, because its results differ in a continued session anyway. */
 static bool continues_exactly(const struct serve_cached *kept, const struct serve_request *request) {
     struct kvc_session_stats stats;
     if (request->stages != 0 || !kvc_type_is_rotated(kvc_session_cache_type(kept->session).key))
@@ -117,8 +117,8 @@ static uint64_t promised(const struct serve_loop *loop) {
     return bytes;
 }
 
-/* Closes cached sessions other than `but` until `bytes` bytes are free next to the reservations. Returns false if that
- * is impossible. */
+/* Closes cached sessions other than `but` until `bytes` bytes are free in addition to the reservations. Returns false
+ * if that is impossible. */
 static bool make_room(struct serve_loop *loop, uint64_t bytes, const struct kvc_session *but) {
     while (promised(loop) + loop->kept_bytes + bytes > loop->serve->memory)
         if (!drop_oldest(loop, but))

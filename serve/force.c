@@ -1,5 +1,5 @@
-/* force.c - if a request requires calls: makes the grammar of answers that consist of calls, in the form that the chat
- * template describes to the model. */
+/* force.c - makes the grammar of the answers if a request requires calls. Such an answer consists of calls, written as
+ * the chat template tells the model to write them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,8 +95,8 @@ static char *calls_text(const struct form *form, const json_t *functions, bool s
     return text;
 }
 
-/* Appends what the template writes for messages, which are JSON text. Bytes that do not come from the template become
- * blanks. */
+/* Appends the text that the template writes for the messages `earlier` (JSON text). Bytes that do not come from the
+ * template become blanks. */
 static void add_rendered(const struct serve_request *request, const struct kvc_chat_options *options,
                          const char *earlier, struct serve_text *out) {
     struct kvc_chat_options own = *options;

@@ -7,7 +7,7 @@
 
 enum {
     LOOK = 16,              /* return_held: number of answer tokens between two checks of the cache */
-    LOOK_ENTRIES = 1 << 20, /* return_lost: checks after every token if a session has at most this many entries */
+    LOOK_ENTRIES = 1 << 20, /* return_lost: a session with at most this many entries is checked after every token */
     CELLS_MOST = 1000000    /* return_lost: reports each layer if tokens times layers times answers are at most this
                              * many */
 };

@@ -35,8 +35,8 @@ static json_t *content_text(const json_t *content) {
     return value;
 }
 
-/* Templates may read any member of a message. So the server refuses an unknown name only if it looks like a
- * misspelling, or with --strict. */
+/* Templates may read any member of a message. So the server accepts unknown names, except those that look like
+ * misspellings. With --strict, it refuses all unknown names. */
 static bool check_member(const struct serve_request *request, const char *name, struct serve_error *error) {
     static const char *const known[] = {
         "role",        "content", "name",          "tool_calls", "tool_call_id",      "refusal",

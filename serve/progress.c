@@ -20,7 +20,7 @@ bool serve_put(struct serve_loop *loop, struct serve_request *request, const str
         return false;
     pthread_mutex_lock(&serve->lock);
     const bool good = serve_text_add(out, chunk->data, chunk->bytes);
-    if (out->capacity > request->buffered) { /* serve_buffer_shrink has run since */
+    if (out->capacity > request->buffered) { /* serve_buffer_shrink ran before the lock was taken again */
         serve->buffered += out->capacity - request->buffered;
         request->buffered = out->capacity;
     }

@@ -271,8 +271,8 @@ static void on_mark(struct serve_reader *reader, const struct reader_mark *mark)
     reader_clear(&reader->held);
 }
 
-/* Ends the state at the beginning of the answer or after a call, in which only blanks came. The held bytes are the
- * beginning of JSON, or content. */
+/* Leaves the state READER_BEGIN or READER_AFTER_CALL, in which only blanks have come. The held bytes are the beginning
+ * of JSON, or content. */
 static void leave_blanks(struct serve_reader *reader) {
     char held[64];
     const size_t bytes = reader->held.bytes;

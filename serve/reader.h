@@ -37,7 +37,7 @@ struct reader_part {
 };
 
 enum reader_state {
-    READER_BEGIN, /* only blanks have come so far, or since the thoughts */
+    READER_BEGIN, /* only blanks have come so far, or since the thoughts ended */
     READER_IN_THOUGHTS,
     READER_IN_CONTENT,
     READER_IN_CALL, /* in the JSON of calls (reader_call.c) */

@@ -28,7 +28,7 @@ enum {
     SERVE_STEP = 256,            /* the reservation of an answer without a length limit grows by this number of
                                   * tokens */
     SERVE_UPLOAD_SECONDS = 60,   /* time limit for receiving a body */
-    SERVE_BODIES_MOST = 16,      /* limit for the bodies of all clients together, in bodies of the largest size */
+    SERVE_BODIES_MOST = 16,      /* limit for the bodies of all clients together, as a multiple of the largest body */
     SERVE_OUT_LEAST = 64 << 10,  /* bytes reserved for the unread output of a stream */
     SERVE_OUT_MOST = 64 << 20    /* unread bytes at which a stream is closed */
 };
@@ -220,8 +220,8 @@ bool serve_policy_read(struct serve_request *request, struct serve_error *error)
 /* Sets the maximum number of tokens of an answer to a prompt of `prompt` tokens. Ignores memory. */
 bool serve_length_limit(struct serve_request *request, uint64_t prompt, struct serve_error *error);
 /* Sets the maximum length of an answer, and `promise`, the number of tokens for which memory is reserved at its start.
- * If the request sets a limit and the memory suffices, that is the maximum length. Otherwise it may be less, and
- * serve_promise reserves the rest later. */
+ * If the request sets a limit and the memory suffices, `promise` is the maximum length. Otherwise `promise` may be
+ * less, and serve_promise reserves the rest later. */
 bool serve_length_check(struct serve_request *request, struct serve_error *error);
 /* Forecasts a session after a prompt and `generated` tokens that it computes. */
 enum kvc_status serve_estimate(const struct serve *serve, const char *spec, uint64_t prompt, uint64_t generated,
@@ -297,7 +297,7 @@ int serve_keys_read(const struct cli_command *command, const char *path, struct 
 bool serve_key_known(const struct serve_keys *keys, const char *authorization); /* takes the same time for every key */
 void serve_keys_free(struct serve_keys *keys);
 
-/* http.c: functions for connections, for the engine thread. The caller holds the lock. */
+/* http.c: functions for connections. The caller of the first two functions holds the lock. */
 void serve_http_resume(struct serve_request *request);
 bool serve_http_closed(
     const struct serve_request *request); /* returns true if the client of a suspended request has disconnected */

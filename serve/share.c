@@ -102,7 +102,7 @@ static bool draws(const struct serve *serve, const char *spec) {
 void serve_share_prompt(struct serve_choice *choice) {
     struct serve_request *request = choice->request;
     if (request->values.n == 1 || serve_wants_rows(request) || draws(request->serve, request->spec) ||
-        (request->stages != 0 && choice->cached > 0)) /* the session may hold more than was reserved for the others */
+        (request->stages != 0 && choice->cached > 0)) /* a copy may need more than the others have reserved */
         return;
     for (size_t i = 0; i < request->choice_count; i++) {
         struct serve_choice *other = &request->choices[i];

@@ -50,7 +50,7 @@ struct kvc_cpu {
     enum kvc_math math;
     struct kvc_threads *threads; /* NULL: the caller's thread only (ref) */
     struct kvc_ops table;        /* operations of this instruction set; those that it lacks are ref's */
-    /* the operation `linear` that --math=fast has replaced; it still computes batches with few rows */
+    /* only with --math=fast: the exact operation `linear`, which still computes batches with few rows */
     void (*exact_linear)(struct kvc_device *, const struct kvc_linear *);
     void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
                   int lda, const float *b, int ldb, float beta, float *c, int ldc);

@@ -124,7 +124,7 @@ void *kvc_cuda_take(struct kvc_cuda *cuda, enum kvc_memory_kind kind, size_t byt
     return allocation ? take_piece(allocation, bytes) : NULL;
 }
 
-/* Returns the pointer that points to the allocation that contains an address. */
+/* Finds the allocation that contains an address. Returns the location of the list's pointer to that allocation. */
 static struct kvc_cuda_allocation **arenas_find(struct kvc_cuda *cuda, const unsigned char *at) {
     for (unsigned kind = 0; kind < KVC_MEMORY_KINDS; kind++)
         for (struct kvc_cuda_allocation **link = &cuda->arena[kind]; *link; link = &(*link)->next)

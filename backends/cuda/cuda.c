@@ -216,7 +216,7 @@ static void exposed_copy_rows(struct kvc_device *device, struct kvc_span to, siz
     if (!cuda_inside(cuda, to, (rows - 1) * to_stride + bytes) ||
         !cuda_inside(cuda, from, (rows - 1) * from_stride + bytes))
         return;
-    if (rows == 1) { /* queued with the calls that follow, so that all of them may form one graph */
+    if (rows == 1) { /* this copy is queued with the calls that follow, so that all may form one graph */
         kvc_cuda_queue_copy(cuda, kvc_cuda_data(to), kvc_cuda_data(from), bytes);
         return;
     }

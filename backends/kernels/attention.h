@@ -15,8 +15,8 @@
     KVC_OPEN(float, tile_l);                                                                                           \
     KVC_OPEN(float, tile_o)
 
-/* Declares the group's tile: `first`, its first entry; `h`, its KV head; `i`, its row of the launch; `at`, the index in
- * m and l of the head's first query. */
+/* Declares the group's tile: `first`, its first entry; `h`, its KV head; `i`, its row of the launch; `at`, the index of
+ * the KV head's first query in the first two dimensions of m and l. */
 #define KVC_OPEN_TILE(first, h, i, at)                                                                                 \
     kvc_u32 first = KVC_GROUP_ID(0) * KVC_TILE, h = KVC_GROUP_ID(1), i = KVC_GROUP_ID(2), count;                       \
     kvc_u64 at = (kvc_u64)i * heads + (kvc_u64)h * (heads / kv_heads);                                                 \
@@ -32,16 +32,16 @@
 #define KVC_TILE_QUERIES(h, i, g0)                                                                                     \
     (q_buffer + q_offset + (((kvc_u64)row + i) * heads + (kvc_u64)h * (heads / kv_heads) + g0) * d)
 
-/* Grid: (tiles, KV heads, rows). `row` is the index in the batch of the launch's first row. read_word is the status
- * word that counts the entries read; 0: none. */
+/* Grid: (tiles, KV heads, rows). The launch begins at row `row` of the batch. read_word is the status word that counts
+ * the entries read; 0: none. */
 #if KVC_WORKERS != 1
 
 /* number of heads computed at a time; for each head, 32 work-items sum exp(s - m) */
 #define KVC_HEADS ((int)(KVC_GROUP / 32))
 
-/* Memory that a group shares. `keys` and `values` have the addresses of each entry's key and value (0: masked). For
- * each of the current heads, `score` has the scores of the entries, later exp(s - m), and `most` and `lanes` have the
- * 32 lanes of the maximum and of the sum of these. */
+/* Memory that a group shares. `keys` and `values` have the addresses of each entry's key and value (0: masked). The
+ * other arrays have a row for each current head: `score` has the scores of the entries, later exp(s - m); `most` has
+ * the 32 lanes of the maximum score; `lanes` has the 32 lanes of the sum of exp(s - m). */
 struct kvc_tile {
     KVC_LOCAL kvc_bytes *keys, *values;        /* [KVC_TILE] */
     KVC_LOCAL float (*score)[KVC_TILE];        /* [KVC_HEADS] */
@@ -163,9 +163,9 @@ KVC_DEVICE void kvc_tile_values(kvc_u32 type, struct kvc_tile t, kvc_u32 here, k
 }
 
 /* Defines the kernel of a tile. `memory` declares the memory that take_scores and sum_values need in addition to the
- * tile. take_scores computes the scores of `here` heads, from head g0 of the group on, and sum_values their sums of
- * values. Both are macro arguments because their calls differ between floats and integers, OpenCL C has no pointers to
- * functions, and only a kernel may declare local memory. */
+ * tile. take_scores computes the scores of `here` heads, from head g0 of the group on. sum_values computes the weighted
+ * sums of the values for these heads. Both are macro arguments because their calls differ between floats and integers,
+ * OpenCL C has no pointers to functions, and only a kernel may declare local memory. */
 #define KVC_ATTENTION_TILE(name, arguments, memory, take_scores, sum_values)                                           \
     KVC_GROUP_KERNEL(attention_tile_##name) arguments {                                                                \
         memory;                                                                                                        \
@@ -373,7 +373,8 @@ KVC_ATTENTION_FLOATS(f16, KVC_K_F16, KVC_K_F16)
 KVC_ATTENTION_FLOATS(q8_0, KVC_K_Q8_0, KVC_K_Q8_0)
 KVC_ATTENTION_FLOATS(mixed, key_type, value_type)
 
-/* Grid: (query heads, rows). Merges tiles in ascending order. Replaces tile_m by each tile's factor. */
+/* Grid: (query heads, rows). Merges tiles in ascending order. Replaces each m in tile_m by exp(m - M), the factor of
+ * its tile. */
 KVC_GROUP_KERNEL(attention_merge)
 (KVC_SPAN(float, tile_m), KVC_SPAN(float, tile_l), KVC_SPAN(float, tile_o), kvc_u32 tiles, kvc_u32 heads, kvc_u32 d,
  kvc_u32 row, KVC_SPAN(float, out), KVC_SPAN(float, maximum), KVC_SPAN(float, sum), KVC_SPAN(const float, sinks)) {

@@ -35,8 +35,8 @@ KVC_DEVICE void kvc_tile_scores_int8(kvc_u32 type, struct kvc_tile t, struct kvc
     KVC_BARRIER();
 }
 
-/* Returns the largest magnitude of the value scales of a group of channels, as bits. `at` is the offset in bytes of
- * this scale in a value. */
+/* Returns the largest magnitude among the entries' value scales for one group of channels, as bits. `at` is the byte
+ * offset of the group's scale in a value. */
 KVC_DEVICE kvc_u32 kvc_tile_top(struct kvc_tile t, kvc_u32 at, KVC_LOCAL kvc_u32 *shared_top) {
     const kvc_u32 id = KVC_LOCAL_ID();
     kvc_u32 top = 0;

@@ -132,9 +132,9 @@ KVC_DEVICE kvc_u32 kvc_store_entry(kvc_u32 type, kvc_u32 d, KVC_GLOBAL kvc_u8 *r
     return saturated;
 }
 
-/* Appends rows first .. first + stored - 1, as many at a time as a group has work-items for. Grid: (KV heads, blocks of
- * `each` rows). If there are several blocks, the kernel append_count must run next and add the rows to the count,
- * because all groups of this kernel read the old count. */
+/* Appends rows first .. first + stored - 1. `width` work-items store one row, so a group stores KVC_GROUP / width rows
+ * at a time. Grid: (KV heads, blocks of `each` rows). If there are several blocks, the kernel append_count must run
+ * next and add the rows to the count, because all groups of this kernel read the old count. */
 KVC_GROUP_KERNEL(append)
 (KVC_LISTS(l), KVC_ARENA, KVC_SPAN(const float, k), KVC_SPAN(const float, v), KVC_SPAN(const kvc_i32, positions),
  kvc_u32 first, kvc_u32 stored, kvc_u32 kv_heads, KVC_GLOBAL kvc_u32 *status_words, kvc_u32 each) {

@@ -115,8 +115,9 @@ KVC_DEVICE float kvc_chunk_total(KVC_GLOBAL const float *x, kvc_u32 first, kvc_u
     return chunk ? sum : 1.0f;
 }
 
-/* Grid: (chunks, or indices if there are none; heads). Replaces the squares of the first side in `scores` by scores;
- * `squares` [H_kv, stride] has those of the values, for kinds that use both sides. */
+/* Grid: (chunks, or indices if there are none; heads). At first, `scores` has the squared lengths of the keys or, for
+ * KVC_SHARE_VALUES, of the values. The kernel replaces them by scores. For kinds that use both keys and values,
+ * `squares` [H_kv, stride] has the squared lengths of the values. */
 KVC_KERNEL(norm_shares)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 kind, kvc_u32 chunk, KVC_GLOBAL const float *squares, KVC_SPAN(float, scores),
  kvc_u32 stride) {
@@ -220,8 +221,8 @@ KVC_KERNEL(lag_spread)
         head_size > 1 ? kvc_sqrt(kvc_div(lane[0], (float)(head_size - 1))) : 0.0f;
 }
 
-/* Grid: (partitions, heads). Replaces s of each key by the mean of its two softmaxes, that over keys and that over
- * values. */
+/* Grid: (partitions, heads). Replaces s of each key by the mean of two softmaxes: one over s of the partition's
+ * keys, the other over s of the partition's values. */
 KVC_KERNEL(lag_raw)
 (KVC_GLOBAL const kvc_u32 *count, kvc_u32 first, kvc_u32 lag, kvc_u32 heads, KVC_SPAN(float, spread), kvc_u32 stride) {
     kvc_u64 p = KVC_GLOBAL_ID();
@@ -331,8 +332,8 @@ KVC_DEVICE float kvc_likeness(kvc_bytes a, kvc_bytes b, float lengths, kvc_u32 d
     return lengths == 0.0f ? 0.0f : kvc_div(dot, lengths);
 }
 
-/* Grid: (indices / KVC_TEAMS, heads). Sets last [H_kv, stride] of each key to the highest index whose cosine with the
- * key is above the threshold. */
+/* Grid: (indices / KVC_TEAMS, heads). Sets last [H_kv, stride] of each key to the highest index of another key whose
+ * cosine with it is above the threshold. */
 KVC_GROUP_KERNEL(redundancy_last)
 (KVC_GLOBAL const kvc_u32 *count, float threshold, KVC_SPAN(const float, keys), kvc_u32 indices, kvc_u32 d,
  KVC_SPAN(const float, length), KVC_SPAN(kvc_u32, last), kvc_u32 stride) {

@@ -22,7 +22,7 @@ KVC_GROUP_KERNEL(route_choose)
     }
     most[id] = top;
     KVC_BARRIER();
-    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* work-items past the last expert have only x[0] */
+    for (kvc_u32 i = 0; i < KVC_GROUP && i < experts; i++) /* past the last expert, most[i] is only x[0] */
         top = kvc_max(most[i], top);
     for (kvc_u32 e = id; e < experts; e += KVC_GROUP)
         p[e] = kvc_exp(x[e] - top);

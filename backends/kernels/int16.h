@@ -138,7 +138,7 @@ KVC_DEVICE void kvc_int16_output(KVC_GLOBAL float *y, kvc_u64 N, kvc_u32 type, k
         const float scale = kvc_int16_quantize(quant, type, w, k, count, team->tops);
         for (kvc_u32 r = 0; r < here; r++)
             team->sums[id][r] = kvc_int16_dot(quant, x->quant + r * x->K + k, count);
-        KVC_BARRIER(); /* The sums are read before the next barrier, and the largest magnitudes after it. */
+        KVC_BARRIER(); /* the next barrier, in kvc_int16_quantize, separates the reads below from the next sums */
         if (l < here) {
             kvc_i64 sum = 0;
             for (kvc_u32 i = 0; i < KVC_INT16_TEAM; i++)

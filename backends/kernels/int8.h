@@ -194,8 +194,8 @@ KVC_GROUP_KERNEL(linear_int8_gemm)(KVC_INT8_ARGUMENTS, kvc_u64 rows) {
                     bias_buffer ? bias_buffer + bias_offset + first_row + n : 0, here, n < count, lanes, KVC_INT8_MANY);
 }
 #else
-/* Lanes are computed in bit-reversed order, as in the kernel `product`, so that lanes that the tree adds come one after
- * another. */
+/* Lanes are computed in bit-reversed order, as in the kernel `product`. The tree then always adds results that were
+ * computed one after another. */
 #define KVC_REVERSED8(i) ((((i)&1) << 2) | ((i)&2) | (((i)&4) >> 2))
 #define KVC_INT8_TILE KVC_PACK_X_OF(KVC_GROUP) /* number of rows of a tile */
 

@@ -84,9 +84,10 @@ KVC_DEVICE kvc_u32 kvc_is_forced(const struct kvc_head_view *head, kvc_u32 index
 }
 
 #define KVC_DIGITS 258 /* 256 counts, one for each digit, and two words that one work-item computes for the group */
-/* Finds a digit: the eight bits of the threshold key at `shift`. `digits` counts the candidates with each digit. The
- * *need highest candidates are all candidates with a higher digit and some with this digit; *need becomes the number of
- * the latter. All work-items of the group must call this function together. */
+/* Finds a digit: the eight bits of the threshold key at `shift`. `digits` counts the candidates with each digit. At
+ * first, *need is the number of candidates to choose. All candidates with a higher digit are chosen, and some with this
+ * digit. *need becomes the number to choose from those with this digit. All work-items of the group must call this
+ * function together. */
 KVC_DEVICE kvc_u32 kvc_find_digit(KVC_LOCAL kvc_u32 *digits, kvc_u32 *need) {
     if (KVC_LOCAL_ID() == 0) {
         kvc_u32 digit = 255, left = *need;
@@ -105,8 +106,8 @@ KVC_DEVICE kvc_u64 kvc_tied_key(KVC_GLOBAL const float *score, KVC_GLOBAL const 
 }
 
 /* Grid: (heads), from first_head on. `least` is the lowest key to be kept by score. Finds a threshold key, eight bits
- * at a time. The best `top` candidates are those with higher keys and, among those with this key, those with the lowest
- * indices. */
+ * at a time. The best `top` candidates are all candidates with a higher key, and some with exactly this key. Of the
+ * latter, the lowest indices come first. */
 KVC_GROUP_KERNEL(keep)
 (KVC_LISTS(l), kvc_u32 first_head, kvc_u64 first, kvc_u64 tail, kvc_u64 top, kvc_u64 fill, kvc_u64 limit,
  kvc_i64 recent, kvc_u32 least, KVC_SPAN(const float, scores), KVC_SPAN(const float, ties), kvc_u32 stride,

@@ -31,8 +31,8 @@ KVC_DEVICE struct kvc_chunk_view kvc_chunk_view_of(const struct kvc_head_view *h
     return view;
 }
 
-/* Grid: (indices, 1 + G, channels). Copies an entry's key, then the queries of the group at that entry, to columns [1 +
- * G, d, indices]. */
+/* Grid: (indices, 1 + G, channels). Copies an entry's key, then the group's queries at the entry's position, to columns
+ * [1 + G, d, indices]. */
 KVC_KERNEL(chunk_columns)
 (KVC_LISTS(l), KVC_ARENA, kvc_u32 h, kvc_u32 group, kvc_u32 last, KVC_SPAN(const float, q),
  KVC_SPAN(const kvc_i32, positions), kvc_u32 queries, kvc_u32 heads, KVC_GLOBAL float *columns, kvc_u32 indices) {
@@ -236,7 +236,7 @@ KVC_KERNEL(leverage_gram)
     gram_buffer[gram_offset + (kvc_u64)g * d * d + id] = b == c ? sum + ridge : sum;
 }
 
-/* Returns s minus the products of n neighbours of two rows. */
+/* Returns s - a[0] b[0] - ... - a[n - 1] b[n - 1], for the first n elements of two rows. */
 KVC_DEVICE float kvc_less_products(float s, KVC_GLOBAL const float *a, KVC_GLOBAL const float *b, kvc_u32 n) {
     for (kvc_u32 k = 0; k < n; k++)
         s = kvc_fma(-a[k], b[k], s);

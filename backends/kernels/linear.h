@@ -146,8 +146,8 @@ KVC_KERNEL(pack_w)
 }
 #endif
 
-/* Lanes are computed in bit-reversed order, so that lanes that the tree adds come one after another. After lane i, one
- * stored sum of earlier lanes is added for each trailing 1 bit of i. */
+/* Lanes are computed in bit-reversed order. The tree then always adds results that were computed one after another.
+ * After lane i, one stored sum of earlier lanes is added for each trailing 1 bit of i. */
 #define KVC_REVERSED(i) ((((i)&1) << 4) | (((i)&2) << 2) | ((i)&4) | (((i)&8) >> 2) | (((i)&16) >> 4))
 
 /* Grid: (blocks of rows, blocks of outputs), so that neighbouring groups share their weights. */

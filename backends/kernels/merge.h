@@ -88,8 +88,8 @@ KVC_KERNEL(merge_following)
     }
 }
 
-/* Grid: (places from `first` on x channels, heads). Writes the new values of kept entries to rows [H_kv, places, d],
- * and to `many` [H_kv, places] the number of entries that are merged into them. */
+/* Grid: (places from `first` on x channels, heads). Writes the new values of kept entries to rows [H_kv, places, d].
+ * `many` [H_kv, places] receives how many entries are merged into each kept entry. */
 KVC_KERNEL(merge_rows)
 (KVC_LISTS(l), KVC_ARENA, KVC_READS, KVC_SPAN(const kvc_u32, targets), KVC_SPAN(const float, weights), kvc_u32 stride,
  kvc_u32 span, kvc_u32 normalised, kvc_u32 first, kvc_u32 places, KVC_GLOBAL float *rows, KVC_SPAN(kvc_u32, many)) {

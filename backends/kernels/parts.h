@@ -287,7 +287,8 @@ KVC_DEVICE struct kvc_quants kvc_iq4_quants(struct kvc_quants q) {
         q.value[i] = kvc_iq4_value(q.value[i]);
     return q;
 }
-/* Returns a work-item's quants of a whole group of a key or value, of a type with quants of less than 8 bits. */
+/* Returns this work-item's share of the quants in a complete group of a key or value. The quants of the type have less
+ * than 8 bits. */
 KVC_DEVICE struct kvc_quants kvc_packed_quants(kvc_u32 type, const struct kvc_packed *p, kvc_u32 worker) {
     if (type == KVC_K_Q5H)
         return kvc_nibbles(p->quants, worker, p->high[worker], 16);
@@ -409,7 +410,7 @@ KVC_APART struct kvc_lanes kvc_lanes_dot_apart(kvc_u32 type, KVC_GLOBAL const fl
                                  kvc_lanes_entry_tail(type, key, k, worker, d - k), sum, d - k);
     return sum;
 }
-/* Does the same for all types. If the team has no key (0), nothing is read. */
+/* Calls the suitable one of these two functions. If the team has no key (0), reads nothing and returns zeros. */
 KVC_DEVICE struct kvc_lanes kvc_lanes_dot_entry(kvc_u32 type, KVC_GLOBAL const float *q, KVC_GLOBAL const kvc_u8 *key,
                                                 kvc_u32 d) {
     if (!key)

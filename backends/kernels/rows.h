@@ -25,8 +25,8 @@ KVC_DEVICE void kvc_copy_floats(KVC_GLOBAL float *to, KVC_GLOBAL const float *fr
         to[i] = from[i];
 }
 
-/* `table` holds rows first .. first + count - 1 of the matrix, row_bytes each. Tokens whose rows are not among these
- * belong to another piece of the matrix. A work-item writes one run of a row. */
+/* `table` holds rows first .. first + count - 1 of the matrix, row_bytes each. If a token's row is in another piece of
+ * the matrix, the kernel skips the token. A work-item writes one run of a row. */
 KVC_KERNEL(embed)
 (KVC_SPAN(float, out), KVC_GLOBAL const kvc_u8 *table, kvc_u64 first, kvc_u64 count, kvc_u64 row_bytes, kvc_u32 type,
  kvc_u64 K, KVC_SPAN(const kvc_i32, tokens), kvc_u32 rows) {

@@ -252,8 +252,8 @@ KVC_GROUP_KERNEL(select_softmax)
     }
 }
 
-/* Grid: (units of the longest head, KV heads). Computes each group's sum. `share` is NULL for bounds, which need no
- * softmax. */
+/* Grid: (units of the longest head, KV heads). For each unit, multiplies the scores of the KV head's query heads by
+ * `share` and adds them up. `share` is NULL for bounds, which need no softmax. */
 KVC_KERNEL(select_sums)
 (KVC_GLOBAL const kvc_u32 *places, kvc_u32 group, kvc_u64 budget, kvc_u32 page_size, KVC_SPAN(float, score),
  KVC_SPAN(const kvc_u32, seen), kvc_u32 stride, KVC_SPAN(const float, share), KVC_SPAN(float, scores)) {
@@ -442,8 +442,8 @@ KVC_GROUP_KERNEL(cut_reads)
     need = (total * share + 65535) / 65536;
     if (need == 0)
         return;
-    /* The first iteration (bit 32) tests the sum over all keys. The others find the highest key `least` such that the
-     * sum over the keys that are at least `least` is large enough. */
+    /* The first iteration (bit 32) tests the sum over all keys. The others find `least`, the highest key with this
+     * property: the sum over the keys from `least` upwards is at least `need`. */
     for (kvc_i32 bit = 32; bit >= 0; bit--) {
         kvc_u32 tried = bit == 32 ? 0u : least | 1u << bit;
         kvc_u64 sum = 0;

@@ -5,7 +5,7 @@
 /* The device's status words, 32 bits each. The next sync reads and clears them. */
 #define KVC_STATUS_FAILURE 0u /* one of KVC_FAILED_*, followed by two numbers */
 #define KVC_STATUS_SATURATED 3u
-#define KVC_STATUS_READ 8u /* from here on, a word counts the entries that a launch or a list reads */
+#define KVC_STATUS_READ 8u /* from this word on, each word counts the entries that one launch or one list reads */
 #define KVC_STATUS_WORDS 65536u
 
 #define KVC_FAILED_APPEND 1u   /* no free slot; the numbers are head and slots */
@@ -19,9 +19,9 @@
  *   KVC_ITEMS_OF         Work-items in a group of the other kernels.
  *   KVC_PACK_X_OF        Rows in a block of packed x.
  *   KVC_PACK_W_OF        Rows in a block of packed w.
- *   KVC_EACH_OF          Outputs that a team of linear computes one after another.
- *   KVC_SMALL_BATCH      Rows of linear in one pass over the weights.
- *   KVC_EXPERT_ROWS_OF   Rows of expert_linear in one pass over the weights. */
+ *   KVC_EACH_OF          Outputs that a team computes one after another in the kernel linear.
+ *   KVC_SMALL_BATCH      Rows that linear computes in one pass over the weights.
+ *   KVC_EXPERT_ROWS_OF   Rows that expert_linear computes in one pass over the weights. */
 #define KVC_GROUP_OF(workers) ((workers) == 1 ? 1u : 128u)
 #define KVC_ITEMS_OF(group) ((group) == 1 ? 64u : (group))
 #define KVC_PACK_X_OF(group) ((group) == 1 ? 8u : (group) / 4)

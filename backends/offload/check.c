@@ -20,8 +20,8 @@ static const kvc_u32 numbers[] = {0x00000000u, 0x80000000u, 0x00000001u, 0x80000
 #define KVC_NUMBERS (sizeof numbers / sizeof numbers[0])
 #define KVC_PAIRS (KVC_NUMBERS * KVC_NUMBERS)
 
-/* Cases in which one rounding gives another result than two roundings, or than a result in double precision that is
- * then rounded. */
+/* Cases in which a result that is rounded once differs from a result that is rounded twice: after each of two
+ * operations, or first to double precision and then to float. */
 static const kvc_u32 hard[][3] = {
     {0x3f800800u, 0x3f800800u, 0x00000000u}, /* (1 + 2^-12)^2 lies halfway between two floats */
     {0x3f800800u, 0x3f800800u, 0x21800000u}, /* plus 2^-60: slightly above the halfway point */

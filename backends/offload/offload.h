@@ -80,8 +80,8 @@ struct kvc_offload {
     struct kvc_buffer status_words;
     uint32_t *host_status;          /* [KVC_STATUS_WORDS]: the host's copy */
     bool status_written;            /* true if a launch was queued that writes status words */
-    struct kvc_offload_read *reads; /* [KVC_STATUS_WORDS - KVC_STATUS_READ]: for each status word that counts entries
-                                     * read, where its count is added */
+    struct kvc_offload_read *reads; /* [KVC_STATUS_WORDS - KVC_STATUS_READ]: for each status word from
+                                     * KVC_STATUS_READ on, the counter to which its count is added */
     uint32_t read_count;
     struct kvc_buffer workspace; /* temporary memory for one operation at a time, grown on demand */
     uint64_t widest, largest;    /* the largest packed row of any weight, and the largest packed weight, in bytes */

@@ -106,8 +106,8 @@ static void CL_CALLBACK clear(void *arguments) {
     memset(c->memory + c->offset, 0, c->bytes);
 }
 
-/* Uses memset to clear device memory that is host memory. A native kernel calls it, so it is queued like other
- * commands. */
+/* If device memory is host memory, clears it with memset. A native kernel calls memset, so the call is queued like
+ * other commands. */
 static bool zero_natively(struct kvc_opencl *opencl, void *handle, size_t offset, size_t bytes) {
     struct clearing c = {NULL, offset, bytes};
     const void *where = &c.memory;

@@ -3,7 +3,7 @@
 
 #include "cli/bench/bench.h"
 
-/* Writes the ratio to the first policy's result for the same prompt or batch. */
+/* Formats the ratio of a result to the first policy's result for the same prompt or batch. */
 static void relative(double ratio, bool self, char text[32]) {
     if (self)
         snprintf(text, 32, "-");

@@ -26,8 +26,8 @@ static double of_roofline(const struct kvc_rooflines *c, const struct kvc_measur
     return (c->launch > least ? c->launch : least) / row->seconds;
 }
 
-/* Returns true if an operation is slower than on the other backend by more than the usual variation. The time of two
- * empty calls is first subtracted for each call of the operation. */
+/* Returns true if an operation is slower than on the other backend by more than the usual variation. Before the
+ * comparison, subtracts from the operation's time the time of two empty calls for each of its calls. */
 static bool is_slower(const struct ops_report *report, const struct kvc_measured *row) {
     return report->a->beside && row->beside > 0 && row->seconds - 2 * row->calls * row->launch > 1.1 * row->beside;
 }

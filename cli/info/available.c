@@ -1,8 +1,8 @@
 /* available.c - computes the memory available to this process. This is the least memory that the machine, the control
  * groups or the process's own limits still allow. A limit that cannot be read is ignored. A control group's limit
- * covers all groups within it, so the limit of each group up to the root counts, minus the memory in use there. File
- * pages do not count as used, because the kernel frees them before it refuses memory (as in MemAvailable). Swap does
- * not count as available. */
+ * covers all groups within it. The limits of all groups up to the root therefore apply, each reduced by the memory that
+ * its group already uses. File pages do not count as used, because the kernel frees them before it refuses memory (as
+ * in MemAvailable). Swap does not count as available. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +70,7 @@ static void group(struct info_available *capacity, const char *root, const char 
     for (size_t i = 0; i < 2 && version->limits[i]; i++)
         if (available_number((struct source){root, folder, version->limits[i]}, NULL, &limit))
             lower(capacity, limit, used, version->limits[i], folder);
-    /* version 1 reports the smallest limit up to the root, which includes groups that are not visible */
+    /* version 1 reports the smallest limit of the group and all groups above it, even those that are not visible */
     if (available_number((struct source){root, folder, "memory.stat"}, "hierarchical_memory_limit", &limit))
         lower(capacity, limit, used, "hierarchical_memory_limit", folder);
 }
@@ -106,7 +106,8 @@ static bool is_listed(const char *list, const char *word) {
     return false;
 }
 
-/* Finds where this version of control groups is mounted ("" if it is not), and which group is visible there (top). */
+/* Finds where this version of control groups is mounted ("" if it is not), and the group at the root of this mount
+ * (top). */
 static void find_mount(const char *root, const struct version *version, char mount[4096], char top[4096]) {
     char path[4096 + 512], line[16384], system[64], options[4096], *end;
     FILE *stream = NULL;

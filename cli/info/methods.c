@@ -167,8 +167,8 @@ static int methods_unknown(const struct cli_command *command, const struct kvc_e
     return cli_error(command, KVC_USAGE, "%s: no such method; `kvcull info methods` lists them", name);
 }
 
-/* Prints the same text (such as the summary) of every method. Each text has its own table, because only the last column
- * of a table wraps. */
+/* Prints one kind of text, such as the summary, for every method. Each kind has its own table, because only the last
+ * column of a table wraps. */
 static int text_table(const struct cli_command *command, const struct kvc_engine *engine, const char *headings,
                       const char *(*text)(const struct kvc_policy_class *policy)) {
     const struct kvc_policy_class *policy;

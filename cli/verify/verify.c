@@ -91,7 +91,7 @@ static int verify_choose(const struct cli_command *command, const struct verify_
             report->absent_count++;
         }
     }
-    if (*count == 0) /* this machine has only plain C: compares its two builds, and different numbers of threads */
+    if (*count == 0) /* this machine has only plain C: compares two builds of it, and different numbers of threads */
         backends[(*count)++] = "cpu";
     return KVC_OK;
 }

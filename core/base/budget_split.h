@@ -11,8 +11,8 @@ struct kvc_budget_split {
     double c, r, c2;
     uint64_t kept;
 };
-/* If `exponent` is negative, r follows the paper's formula; otherwise r equals `exponent` (0 to 1). At least `least`
- * entries are kept, if there are as many. */
+/* If `exponent` is negative, r follows the paper's formula; otherwise r equals `exponent` (0 to 1). The prompt method
+ * keeps at least `least` entries, or all S entries if S is smaller. */
 struct kvc_budget_split kvc_budget_split(uint64_t S, uint64_t t, uint64_t least, double exponent);
 
 #endif

@@ -25,9 +25,9 @@
  *   Q4_1                 scale = f16((largest - least) / 15), quant = rint((x - minimum) / scale), from 0 to 15
  *
  * `least` and `largest` are the group's smallest and largest value. amax is the larger of -least and largest. top is
- * `largest` if amax equals it, otherwise `least`. A scale or minimum saturates as F16 entries do, and the group then
- * counts once. If the scale is 0, so are the quants (IQ4_NL: kvc_iq4_value(8)). A group with a NaN stores the scale
- * KVC_Q8_NAN_SCALE and the quants of scale 0, so that it reads as NaN throughout. */
+ * `largest` if amax equals it, otherwise `least`. A scale or minimum saturates as F16 entries do. The group is then
+ * counted as one saturated value. If the scale is 0, so are the quants (IQ4_NL: kvc_iq4_value(8)). A group with a NaN
+ * stores the scale KVC_Q8_NAN_SCALE and the quants of scale 0, so that it reads as NaN throughout. */
 #ifndef KVC_CORE_BASE_ENTRY_TYPES_H
 #define KVC_CORE_BASE_ENTRY_TYPES_H
 

@@ -9,8 +9,8 @@ struct kvc_exposed {
     unsigned char unique[16]; /* identifies the device among all devices of all machines */
     void *stream;             /* cudaStream_t: operations on an address must be queued on this stream, or come after
                                * `wait` */
-    /* Returns the device address of a span. All queued operations have been submitted to the stream, and the device is
-     * current in the calling thread. Returns NULL if the device has failed; the next sync then returns the error. */
+    /* Submits all queued operations to the stream, makes the device current in the calling thread, and returns the
+     * device address of a span. Returns NULL if the device has failed; the next sync then returns the error. */
     void *(*address)(struct kvc_device *device, struct kvc_span span, size_t bytes);
     bool (*wait)(struct kvc_device *device); /* waits for all queued operations; false: the device has failed */
     /* Queues the copy of `rows` rows of `bytes` bytes each. The rows begin to_stride bytes apart in the target, and

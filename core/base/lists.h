@@ -123,9 +123,9 @@ struct kvc_segment {
 };
 
 /* How the dot product of a query and a key becomes a score: s = scale * dot and, if cap is not 0, s = kvc_capped(s,
- * cap). A scale of 0 stands for kvc_attention_scale(d). Neither scale nor cap is negative. If `integers` is true,
- * queries and entries are multiplied as integers if their quants are integers (canon.h, "int8: attention over Q8_0
- * entries"). */
+ * cap). A scale of 0 stands for kvc_attention_scale(d). Neither scale nor cap is negative. `integers` permits
+ * multiplying queries and entries as integers (canon.h, "int8: attention over Q8_0 entries"). This happens only if the
+ * quants of keys and values are integers. */
 struct kvc_scoring {
     float scale, cap;
     bool integers;
@@ -136,8 +136,8 @@ static inline bool kvc_scores_integers(struct kvc_scoring scoring, const struct 
     return scoring.integers && kvc_type_is_integers(format->key.type) && kvc_type_is_integers(format->value.type);
 }
 
-/* Attention probabilities of `queries` queries of one session and layer, from q and the M and L that attention
- * returned. */
+/* The inputs from which attention probabilities are computed, for `queries` queries of one session and layer. `maximum`
+ * and `sum` are the M and L that attention returned. */
 struct kvc_probabilities {
     const struct kvc_lists *lists;
     const struct kvc_read_list *reads; /* NULL: all; entries that are not read have probability 0 */
@@ -163,7 +163,7 @@ struct kvc_pages {
     struct kvc_buffer *low, *high;
 };
 
-/* Returns the lowest kvc_score_key that a rule keeps by score; 0: any. */
+/* Returns the lowest kvc_score_key that an entry needs for a rule to keep it by score; 0: there is no minimum. */
 static inline uint32_t kvc_keep_least(const struct kvc_keep *rule) {
     return rule->bounded ? kvc_score_key(rule->least) : 0;
 }

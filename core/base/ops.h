@@ -102,8 +102,8 @@ static inline struct kvc_int16_rows kvc_int16_rows_from(struct kvc_int16_rows ro
     return rows;
 }
 
-/* Returns the bytes of a matrix of rows [rows, K] in fifteen bits: two for each number, and a scale for each block. A
- * matrix of floats of this shape is in memory already, so this cannot overflow. */
+/* Returns the size of a matrix [rows, K] in fifteen bits: two bytes for each number, and a scale for each block. The
+ * size cannot overflow, because the original matrix is in memory already. */
 static inline uint64_t kvc_int16_bytes(uint64_t rows, uint64_t K) { return rows * (K * 2 + kvc_int16_blocks(K) * 4); }
 
 /* Every backend's struct kvc_weight begins with its type. */
@@ -121,8 +121,9 @@ static inline enum kvc_type kvc_weight_type(const struct kvc_weight *w) {
 
 /* ---- the table ---- */
 
-/* The shape of the next decode step, for kvc_ops.prepare. It describes one row of a session in a layer or, if lists is
- * NULL, the operations on all `rows` rows of the batch that do not involve lists. */
+/* The shape of the next decode step, for kvc_ops.prepare. With lists, it describes one row of a
+ * session in a layer. If lists is NULL, it describes the operations without lists, which work on all `rows` rows of the
+ * batch. */
 struct kvc_step_shape {
     const struct kvc_lists *lists;
     uint32_t rows, heads, head_size, places; /* `places`: stride of the read lists; 0: every entry is read */

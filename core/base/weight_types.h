@@ -8,9 +8,9 @@
  *   elements, bytes  per block; a row is a whole number of blocks, and elements divides 256.
  *   scale, scales    offset of the first scale in a block, and number of consecutive scales.
  *   wide             bytes per scale: 4 for float32, 2 for F16, 1 for a power of two (E8M0).
- *   holds            the largest value that can safely be stored. With F16 scales it is 65504 times a factor. If scales
- *                    are searched, the factor is below the largest magnitude that quants can have with either sign,
- *                    because a searched scale may be a tenth larger than needed.
+ *   holds            the largest value that can safely be stored. With F16 scales it is 65504 times a factor. If a
+ *                    search finds the scales, the factor is below the largest magnitude that quants have in both signs.
+ *                    The search may choose a scale a tenth larger than needed, which must not overflow F16.
  * Every row receives `a` unchanged. Plain types are single numbers, which the code handles explicitly. For a block
  * type, everything except its arithmetic is generated from its row.
  *

@@ -206,8 +206,8 @@ void kvc_inject_rotate_keys(struct kvc_device *device, const struct kvc_rotate_k
 KVC_CASE(rotate_keys, 8) { keys_case(v, true); }
 KVC_FURTHER_CASES(rotate_keys, packed, 20)
 
-/* Creates lists with other numbers of slots per head: the buffers of dst, and the blocks that dst has in addition to
- * src's. */
+/* Creates dst: lists like src, but with other numbers of slots per head, for relayout to fill. Allocates the buffers of
+ * dst, and the blocks that dst needs in addition to those of src. */
 static bool make_destination(struct kvc_verify *v, const struct kvc_twin_lists *src, bool ordered,
                              struct kvc_twin_lists *dst) {
     const struct kvc_lists *from = &src->lists[1];

@@ -59,7 +59,8 @@ static enum kvc_type float_type(const struct kvc_verify *v) {
     return types[v->row.cases % (sizeof types / sizeof *types)];
 }
 
-/* Draws a number of inputs: whole blocks of the type, and up to nine blocks of int16, the last one usually short. */
+/* Draws a number of inputs that fills whole blocks of the type. It takes up to nine blocks of int16, of which the last
+ * is usually short. */
 static uint32_t inputs(struct kvc_verify *v, enum kvc_type type) {
     const uint32_t steps = kvc_verify_range(v, 1, v->small ? 9 : 70);
     return type == KVC_FP8 ? (steps + 3) / 4 * 128 : steps * KVC_INT16_STEP;

@@ -118,7 +118,7 @@ KVC_CASE(keep, 100) {
     kvc_verify_describe(v, ", first %u, tail %u", (unsigned)rule[0].first, (unsigned)rule[0].tail);
     kvc_verify_describe(v, ", top %u, fill %u", (unsigned)rule[0].top, (unsigned)rule[0].fill);
     scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
-    if (scored && kvc_verify_range(v, 0, 2) == 0) { /* ties matter only between equal scores */
+    if (scored && kvc_verify_range(v, 0, 2) == 0) { /* many equal scores, because `ties` only decides between these */
         scores = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, KVC_TIES);
         ties = kvc_verify_twin_values(v, (size_t)shape.kv_heads * stride, kvc_verify_flavour(v));
     }

@@ -74,8 +74,8 @@ struct plan {
     float *state;
 };
 
-/* Returns how many slots of a head get entries: all or, if `small`, one more than the head has entries. The other slots
- * follow in the order list. */
+/* Returns how many slots of a head get random keys and values. If `small` is true, these are one more than the head's
+ * entries, otherwise all slots. The other slots are the last ones in the order list. */
 static uint32_t filled(const struct kvc_verify *v, const struct kvc_twin_lists *lists, uint32_t h) {
     const uint32_t few = lists->count[h] + 1;
     return v->small && few < lists->slots[h] ? few : lists->slots[h];
@@ -192,8 +192,8 @@ static void fill_entries(struct kvc_verify *v, const struct kvc_lists_shape *sha
     }
 }
 
-/* Returns the number, below `blocks`, of the block that becomes block i. The blocks of a tile do not adjoin. shuffle
- * [blocks / BLOCKS_IN_TILE] is a permutation. */
+/* Maps block i of the lists to one of the `blocks` allocated blocks, so that the blocks of a tile are not adjacent in
+ * memory. shuffle [blocks / BLOCKS_IN_TILE] is a permutation. */
 static uint32_t scattered(const uint32_t *shuffle, uint32_t blocks, uint32_t i) {
     const uint32_t member = (5 * i + 3) % BLOCKS_IN_TILE;
     return member * (blocks / BLOCKS_IN_TILE) + shuffle[i / BLOCKS_IN_TILE];
@@ -334,7 +334,7 @@ void kvc_verify_compare_lists(struct kvc_verify *v, const struct kvc_twin_lists 
     counts = kvc_verify_counts(v, KVC_TWIN_OF(lists, count), heads);
     for (uint32_t h = 0; h < heads && v->status == KVC_OK; h++) {
         if (counts[h] > one->host_base[h + 1] - one->host_base[h])
-            counts[h] = 0; /* without a reference, a wrong count has not been noticed yet */
+            counts[h] = 0; /* without a reference, no comparison has checked the count */
         size_t bytes = (size_t)counts[h] * d * sizeof(float);
         struct kvc_twin keys = kvc_verify_output(v, bytes), values = kvc_verify_output(v, bytes);
         size_t held = v->held_count;

@@ -75,7 +75,7 @@ void kvc_verify_compare_reads(struct kvc_verify *v, struct kvc_twin counts, stru
                               uint32_t stride) {
     const uint32_t *count = kvc_verify_counts(v, counts, heads);
     kvc_verify_compare_words(v, counts, 0, heads, "count");
-    /* without a reference, a wrong count has not been noticed yet */
+    /* without a reference, no comparison has checked the counts, so they may exceed the stride */
     for (uint32_t h = 0; v->status == KVC_OK && h < heads; h++)
         kvc_verify_compare_words(v, indices, (size_t)h * stride, kvc_min_u32(count[h], stride), "index");
 }

@@ -81,13 +81,13 @@ void kvc_cache_state_free(struct kvc_cache *cache, size_t bytes, struct kvc_buff
 /* Creates order lists and positions, which the first eviction needs. */
 enum kvc_status kvc_cache_make_order(struct kvc_cache *cache, uint32_t layer, struct kvc_error *error);
 /* Updates the cache after an eviction. If to.buffer is NULL, the counts are fetched. Otherwise the device copies them
- * to uint32 to[before ...], and the host's counts stay stale until kvc_cache_take_counts: they are the old counts, an
- * upper bound. */
+ * to uint32 to[before ...]. Until kvc_cache_take_counts, the host's counts are stale: the old counts, which
+ * are an upper bound. */
 void kvc_cache_evicted(struct kvc_cache *cache, uint32_t layer, struct kvc_span to);
 /* Fetches a layer's counts if they are stale. Only the host's copy changes. */
 void kvc_cache_catch_up(const struct kvc_cache *cache, uint32_t layer);
 bool kvc_cache_is_stale(const struct kvc_cache *cache);
-/* Updates the host's counts from `counts`, the host's copy of the numbers that evictions wrote to `to`. */
+/* Updates the host's counts after evictions. `counts` is a host copy of what kvc_cache_evicted wrote to its `to`. */
 void kvc_cache_take_counts(struct kvc_cache *cache, const uint32_t *counts);
 uint32_t kvc_cache_lists(const struct kvc_cache *cache); /* returns the number of lists in all layers */
 /* Frees the blocks that are not needed for the entries plus `surplus`. If `in_step` is true, keeps the blocks that

@@ -1,8 +1,8 @@
 /* cache_positions.c - rotates keys to their cache positions instead of their positions in the text (rule 2 of
- * docs/reference/methods.md, positions=cache). In a layer in which such a method acts, the entry of index r holds its
- * key as if the token were at position r, and a query uses the index of its own entry. State columns keep the unrotated
- * keys. When an eviction has changed the indices, all keys of the layer are rotated again. Before the first eviction,
- * indices equal positions, so results are the same. */
+ * docs/reference/methods.md, positions=cache). In a layer in which a method with positions=cache acts, the entry of
+ * index r holds its key as if the token were at position r, and a query uses the index of its own entry. State columns
+ * keep the unrotated keys. When an eviction has changed the indices, all keys of the layer are rotated again. Before
+ * the first eviction, indices equal positions, so results are the same. */
 #include "core/engine/cache_positions.h"
 
 #include "core/base/assert.h"

@@ -88,8 +88,8 @@ struct kvc_coordinator {
     void (*share_logits)(struct kvc_runner *runner, float *logits, size_t bytes);
 
     /* ---- numbers that a call needs of all processes ---- */
-    /* Replaces numbers [count] by their maxima over the processes that share the heads, or the layers. The numbers are
-     * lengths of the longest lists. kvc_alone: nothing. */
+    /* Replace numbers [count], lengths of the longest lists, by their maxima: most_of_heads over the processes that
+     * share a layer's heads, most_of_layers over the processes of a pipeline. kvc_alone: nothing. */
     void (*most_of_heads)(const struct kvc_session *session, uint64_t *numbers, size_t count);
     void (*most_of_layers)(const struct kvc_session *session, uint64_t *numbers, size_t count);
     /* Replaces a number by its maximum over the processes that compute the same layers. kvc_alone: nothing. */

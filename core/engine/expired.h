@@ -7,7 +7,7 @@
 
 struct kvc_stage;
 
-/* Returns an upper bound of how many entries later rows can still see in a list of `held` entries. */
+/* Returns an upper bound on the number of entries, in a list of `held` entries, that later rows can still see. */
 static inline uint64_t kvc_expired_left(const struct kvc_session *session, uint32_t layer, uint64_t held) {
     const uint32_t window = kvc_runner_window(session->runner, layer);
     return window ? kvc_min_u64(held, window - 1) : held;

@@ -2,9 +2,9 @@
  * within a second on usual machines.
  *
  * Between kvc_look_begin and kvc_look_end, long operations ask before they start: linear layers, and attention block by
- * block. After the answer "stop" they are skipped. Their outputs are then undefined, so the caller checks
- * kvc_look_status before it computes anything but floats from them. The other ranks get rank 0's answer at the same
- * operation, because they ask after the same amount of work. */
+ * block. After the answer "stop" they are skipped. Their outputs are then undefined. The caller may compute floats
+ * from them, but must check kvc_look_status before any other use, for example as indices. The other ranks get rank 0's
+ * answer at the same operation, because they ask after the same amount of work. */
 #ifndef KVC_CORE_ENGINE_LOOK_H
 #define KVC_CORE_ENGINE_LOOK_H
 

@@ -28,8 +28,8 @@ struct kvc_layer {
     struct kvc_span attention_norm_bias, feed_norm_bias; /* [hidden]: biases of centred norms */
     struct kvc_weight *router; /* [experts, hidden]; NULL: gate, up and down are one matrix each */
     struct kvc_weight *gate;   /* [feed_forward, hidden], or [expert_feed, hidden] for each expert */
-    struct kvc_weight *up;     /* the same shape as `gate`; NULL: no gate, the activation applies to the gate matrix's
-                                * output alone */
+    struct kvc_weight *up;     /* the same shape as `gate`; NULL: `gate` is the only input matrix, and the activation
+                                * applies to its output alone */
     struct kvc_weight *down;   /* [hidden, feed_forward] or [hidden, expert_feed] */
     struct kvc_weight *shared_router; /* [1, hidden]: gives the shared expert's weight; NULL: no shared expert */
     struct kvc_weight *shared_gate;   /* [shared_feed, hidden] */
@@ -54,7 +54,7 @@ struct kvc_layer {
     /* attention layers: the delta nets between this layer and the attention layer below */
     uint32_t delta_from, delta_count;
     uint32_t window; /* sliding window of this layer; 0: none */
-    uint32_t rope;   /* index in network.rope of the rope for its queries and keys */
+    uint32_t rope;   /* the rope of its queries and keys: an index in network.rope */
 };
 
 /* Rotary frequencies after the model's scaling, float32 as transformers computes them. */
@@ -183,7 +183,8 @@ struct kvc_delta_state {
     uint64_t floats;
 };
 struct kvc_delta_state kvc_delta_state_of(const struct kvc_delta_shape *shape);
-/* Returns true if this rank's entries count in totals over all ranks: they are not copies of another rank's entries. */
+/* Returns true if totals over all ranks include this rank's entries. They do unless the entries are copies of another
+ * rank's. */
 bool kvc_network_counts(const struct kvc_network *network);
 /* Returns the first rank that has a KV head, among the ranks that share layers. */
 uint32_t kvc_network_owner(const struct kvc_network *network, uint32_t kv_head);

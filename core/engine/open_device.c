@@ -67,8 +67,8 @@ static const struct kvc_backend_class *find_backend(const struct device_name *na
     return NULL;
 }
 
-/* Returns true if the backend may have a device with this part in its name. A part that begins like a number is a wrong
- * index. */
+/* Returns true if the backend may have a device with this part in its name. A part that
+ * begins like a number is taken for an invalid index. */
 static bool may_have_part(const struct kvc_backend_class *backend, const char *part) {
     return backend && backend->device && part[0] && !(part[0] >= '0' && part[0] <= '9') && part[0] != '-';
 }

@@ -46,7 +46,8 @@ bool kvc_pipeline_decides(const struct kvc_session *session, uint32_t rank) {
     return false;
 }
 
-/* Applies the choice of the chunk stage of another rank's layer, the decider, to one of this rank's layers. */
+/* Keeps the entries of `layer`, a layer of this rank, that the chunk stage of `decider` chose. `decider` is a layer of
+ * another rank. */
 static enum kvc_status keep_received(struct kvc_session *session, uint32_t decider, uint32_t layer,
                                      const int32_t *const *positions, const size_t *counts, struct kvc_error *error) {
     struct kvc_stage defaults = kvc_stage_make(session, decider);

@@ -6,7 +6,7 @@
 
 static struct kvc_ranks *ranks_of(const struct kvc_runner *runner) { return runner->network->part.pipeline; }
 
-/* Runs rows that this rank has received through its own layers. */
+/* Runs received rows through the layers of this rank. */
 static void run_own_layers(struct kvc_passing *rows) {
     const struct kvc_network *network = rows->runner->network;
     struct kvc_link *link = ranks_of(rows->runner)->stages.link;
@@ -54,7 +54,7 @@ static struct kvc_passing group_of(const struct kvc_passing *rows, uint32_t grou
     return group;
 }
 
-/* Marks sessions that have failed on another rank as failed. */
+/* Marks a session as failed if it has failed on another rank. */
 static void fail_received(const struct kvc_passing *rows) {
     for (size_t i = 0; i < rows->count; i++)
         if (rows->sessions[i]->failure.status != KVC_OK)

@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define ARRAYS 2u /* arrays of scores; no method's decode stage uses more, and no merging of values */
+#define ARRAYS 2u /* the most arrays of scores that a decode stage or a merging of values uses */
 
 /* Reserves buffers for the scores and kept indices of a decode stage. */
 static enum kvc_status reserve_decode(struct kvc_stage *stage, struct kvc_error *error) {

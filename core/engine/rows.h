@@ -88,8 +88,8 @@ struct kvc_prompt {
     bool last_chunk;
     uint32_t extra_from; /* row of the pass at which the rows added by methods begin */
     uint32_t ended;      /* number of layers whose prompt stage is over */
-    bool has_rows;       /* this session's lists receive the rows of the current layer while these are computed
-                          * (pass.c) */
+    bool has_rows;       /* while the rows of the current layer are computed, they are appended to this session's
+                          * lists (pass.c) */
 };
 
 void kvc_prompt_free_queries(struct kvc_device *device, struct kvc_queries *queries);

@@ -141,7 +141,7 @@ void kvc_runner_append(struct kvc_runner *runner, const struct kvc_segment *segm
 void kvc_runner_keep(struct kvc_runner *runner, const struct kvc_lists *lists, uint32_t first, struct kvc_span x,
                      uint32_t rows, uint32_t width);
 /* Apply the operation `hadamard` if the entries' types are rotated: to queries, keys and values before keys and values
- * are appended, and to attention's output. `row` counts from the first row of the batch's part in the buffers. */
+ * are appended, and to attention's output. `row` is a row of the buffers, not of the batch. */
 void kvc_runner_transform(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row, uint32_t rows,
                           struct kvc_span k, struct kvc_span v);
 void kvc_runner_transform_back(struct kvc_runner *runner, const struct kvc_entry_format *format, uint32_t row,

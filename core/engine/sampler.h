@@ -12,8 +12,8 @@ void kvc_sampler_pass(struct kvc_archive *archive, struct kvc_sampler *sampler);
 struct kvc_token_filter {
     void *user;
     bool (*allows)(void *user, int32_t token);
-    /* Sets the logits [vocab] of tokens that `allows` would refuse to -INFINITY. Without `all`, it covers only the
-     * tokens that it finds quickly. kvc_sample calls it after several refusals, and with `all` after many refusals. */
+    /* Sets the logits [vocab] of tokens that `allows` would refuse to -INFINITY. If `all` is false, it may
+     * leave out tokens that are slow to find. kvc_sample passes false after several refusals, and true after many. */
     void (*strike)(void *user, float *logits, bool all);
     void (*accept)(void *user, int32_t token); /* the token was drawn */
     bool (*whole)(const void *user);           /* returns true if the answer may end here */

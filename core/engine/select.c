@@ -392,8 +392,8 @@ static struct kvc_select_reads reads_of(struct kvc_session *session, const struc
                                      .reads = &session->select.chosen};
 }
 
-/* Returns the operation that keeps the chosen entries with the highest scores until they have the wanted share of all
- * weights. */
+/* Returns the operation that reduces the chosen entries to the fewest whose weights sum to the wanted share of all
+ * weights. The highest scores are kept first. */
 static struct kvc_cut_reads cut_of(struct kvc_session *session, const struct kvc_select *select,
                                    const struct kvc_select_scores *scores, const struct kvc_select_reads *reads) {
     const float scale = kvc_score_scale(scores->scoring.scale, scores->head_size);

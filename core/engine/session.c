@@ -176,7 +176,7 @@ enum kvc_status kvc_session_create(struct kvc_engine *engine, const struct kvc_n
         if (status != KVC_OK)
             return status;
     }
-    if ((*runner)->linear.int16) { /* done with the first session, so that opening a model does not read its weights */
+    if ((*runner)->linear.int16) { /* the first session packs the weights, so that opening a model does not read them */
         const enum kvc_status status = kvc_linear_pack(engine->device, network, error);
         if (status != KVC_OK)
             return status;

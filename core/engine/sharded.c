@@ -96,8 +96,8 @@ void kvc_sharded_gather(struct kvc_runner *runner, struct kvc_span y, struct kvc
         sharded_gather(runner, y, part, rows);
 }
 
-/* Gathers one array of quantized rows, which has `floats` floats per block. ranks->widths counts `was` floats per
- * block on entry. */
+/* Gathers one array of quantized rows. Converts ranks->widths, which count `was` floats per block, to `floats` floats
+ * per block, the size of this array. */
 static void gather_array(struct kvc_runner *runner, struct kvc_span y, struct kvc_span part, uint32_t rows, size_t was,
                          size_t floats) {
     struct kvc_ranks *ranks = ranks_of(runner);

@@ -53,8 +53,8 @@ struct kvc_method_layer kvc_estimator_method(const struct kvc_estimator *e, enum
 void kvc_estimator_append(struct kvc_estimator *e, uint32_t l, uint64_t rows);
 /* Reduces each list to at most kept[kind] entries. Returns true if any list held more. */
 bool kvc_estimator_thin(struct kvc_estimator *e, uint32_t l, const double kept[2]);
-/* Computes by the method's formula how many entries, kept[kind], a list of each kind holds after `steps` steps, if it
- * held from[kind] entries before them. */
+/* Sets kept[kind] to the number of entries that a list of each kind holds after `steps` steps, by the method's formula.
+ * Before the steps the list held from[kind] entries. */
 void kvc_estimator_kept(const struct kvc_estimator *e, struct kvc_method_layer *at, const double from[2],
                         uint64_t steps, double kept[2]);
 

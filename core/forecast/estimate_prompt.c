@@ -15,14 +15,14 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_me
     return method->policy->pseudo(&method->values, &turn, &offset, NULL);
 }
 
-/* Evicts from the layers that the prompt has passed so far until they hold no more than the total for all layers. The
- * model's activations decide how this total is divided among the layers. */
+/* Evicts from the layers that the prompt has already passed, until these layers together hold at most the total for
+ * all layers. The model's activations decide how this total is divided among the layers. */
 static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_method_layer *at, double mean) {
     struct kvc_ledger *ledger = &e->ledger;
     /* room for expired entries */
     const uint64_t so_far = at->context.acting + 1, slack = e->windows ? KVC_TILE * so_far : 0;
     const uint64_t all = (uint64_t)(mean * at->context.actings + 0.999);
-    /* set even if another method has left no more than the mean */
+    /* must precede the return: the lists are uneven even if another method has left at most `mean` entries */
     e->uneven = e->uneven || mean < (double)kvc_estimator_prompt(e, l);
     if (mean >= (double)ledger->layer[l].count[0])
         return;
@@ -52,8 +52,8 @@ static void note_stale(struct kvc_estimator *e, uint32_t l, const struct kvc_met
         e->uneven = true;
 }
 
-/* Notes that a method may evict any number of entries. The estimate assumes that it evicts none, but needs the tables
- * that an eviction makes. */
+/* Notes that a method may evict any number of entries. The estimate assumes that the method evicts none, but counts
+ * the tables that an eviction makes. */
 static void note_any(struct kvc_estimator *e, uint32_t l, const struct kvc_method *method) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
     if (kvc_method_forecast(method)->ragged != KVC_RAGGED_ANY)

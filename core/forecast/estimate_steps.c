@@ -82,9 +82,10 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
     if (forecast->entries && !forecast->whole && equal && steps > over && kvc_policy_surplus(e->policy, l) > 1) {
         most = most_between(e, l, whole, steps, over);
     } else if (forecast->entries && !(whole && forecast->whole)) {
-        at.context.from = e->from[l][whole]; /* this layer's entries, because `bound` assumes the mean over the
-                                              * layers */
-        at.context.uneven = at.context.uneven || most > 0; /* the most so far, unless `entries` is the bound */
+        at.context.from = e->from[l][whole];               /* `bound` used the mean over the layers; use this layer's
+                                                            * entries instead */
+        at.context.uneven = at.context.uneven || most > 0; /* makes `entries` return the most so far; if
+                                                            * most is 0, `entries` is the bound */
         most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, prompt, steps) + 1);
     }
     if (window && (!e->ledger.layer[l].thinned || most > window)) /* expired entries are evicted 256 at a time */
@@ -148,7 +149,7 @@ static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint6
         if (to <= layer->count[i] || !layer->lists[i])
             continue;
         if (layer->step_most > layer->count[i] && layer->step_most < to && !layer->members) {
-            layer->count[i] = layer->step_most; /* first allocates an extra slot, like lists that grow no further */
+            layer->count[i] = layer->step_most; /* the list gets an extra slot first, as if it grew no further */
             kvc_ledger_reserve(&e->ledger, l, 0);
         }
         layer->pool += layer->members * (to - layer->count[i]);
@@ -225,9 +226,9 @@ static void first_steps(struct kvc_estimator *e, uint64_t steps) {
     }
 }
 
-/* Returns true if lengths alone determine how many entries a layer's window evicts after a method has evicted from the
- * lists. Otherwise the activations decide which of the lists' entries have expired. Lengths suffice if the method
- * evicts one entry for each new entry. */
+/* A method has evicted from the lists of a layer with a sliding window. Returns true if the lengths of the lists alone
+ * determine how many entries expire, as they do if the method evicts one entry for each new entry. Otherwise the
+ * activations decide which entries expire. */
 static bool is_exact(const struct kvc_estimator *e, uint32_t l, uint64_t steps) {
     const struct kvc_method_layer at = decoder(e, l);
     const struct kvc_forecast *forecast = kvc_method_forecast(at.method);

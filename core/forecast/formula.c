@@ -86,8 +86,8 @@ static double reads_of(const struct course *course, double n, double most, doubl
         dims = least(d, dims + 1.5);
         pages = select.page ? n / select.page + 1 : 0;
     } else if (n <= budget) {
-        /* the layer's longest lists exceed the budget, so the step also reads this list's sum of values, although it
-         * reads all entries */
+        /* the step reads all entries of this list, and also its sum of values if the layer's longest lists exceed the
+         * budget */
         if (select.mean_value && most > budget)
             *choose = d * sizeof(float);
         return n;
@@ -183,8 +183,8 @@ static bool alike(const struct kvc_policy *policy, const struct kvc_method *meth
     return true;
 }
 
-/* Handles a prompt method after which lists differ in length. Sets the largest length that a list may have, from the
- * number of entries before that method. In a layer with two kinds of lists, only one kind is affected. */
+/* Handles a prompt method that leaves lists of different lengths. Sets the largest length that a list may have, from
+ * the number of entries before that method. In a layer with two kinds of lists, only one kind is affected. */
 static void set_longest(const struct kvc_policy *policy, const struct kvc_method_layer *prompt,
                         const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
                         struct course *course) {

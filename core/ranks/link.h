@@ -40,7 +40,7 @@ struct kvc_link_class {
     void (*advance)(struct kvc_link *link);
     void (*receive)(struct kvc_link *link, void *data, size_t bytes, uint32_t from, enum kvc_channel channel);
     /* Returns a link of `count` ranks: first, first + step, ..., which include this one. All ranks call it at the same
-     * time with the same step and count. Returns NULL if out of memory. The new link must be closed before this one. */
+     * time with the same step and count. Returns NULL if out of memory. The new link must be closed before `link`. */
     struct kvc_link *(*part)(struct kvc_link *link, uint32_t first, uint32_t step, uint32_t count);
     /* Prints "kvcull: rank N: TEXT" and ends the processes of all ranks, with exit status 4. Does not return. */
     void (*end)(struct kvc_link *link, const char *text);

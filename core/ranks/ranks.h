@@ -88,8 +88,8 @@ static inline bool kvc_ranks_several(const struct kvc_ranks *ranks) {
 /* Returns NULL if nothing is to be broadcast: there is one rank, this is not rank 0, or another call is in progress. */
 struct kvc_packet *kvc_call_begin(struct kvc_ranks *ranks, enum kvc_call call);
 void kvc_call_broadcast(struct kvc_ranks *ranks);
-/* Checks that all ranks have the same status and returns it. A rank that is out of memory, which may happen to one rank
- * alone, ends all ranks. */
+/* Checks that all ranks have the same status and returns it. A rank that is out of memory ends all ranks, because the
+ * others may wait for it. */
 enum kvc_status kvc_call_end(struct kvc_ranks *ranks, enum kvc_status status, const struct kvc_error *error);
 
 /* Called before and after a callback, which may call the library. The callback's return value on rank 0 is returned on

@@ -19,8 +19,8 @@ struct kvc_range {
     uint64_t first, count;
 };
 
-/* Returns rank r's part of n outputs (below 2^32, as matrices have): whole blocks if there are many. If there are too
- * few outputs to split, every rank gets all of them. */
+/* Returns rank r's part of n outputs: whole blocks if there are many. n is below 2^32, as the number of a matrix's
+ * outputs always is. If there are too few outputs to split, every rank gets all of them. */
 struct kvc_range kvc_split_outputs(uint64_t n, const struct kvc_split *split, uint32_t rank);
 /* Returns true if the outputs are split. */
 bool kvc_split_shares(uint64_t n, const struct kvc_split *split);

@@ -11,7 +11,7 @@ struct kvc_value {
     bool share; /* a budget written as a percentage: `real` is 0..100 */
     bool split; /* a budget written after "split:", as a number or a percentage */
     int64_t integer;
-    double real;            /* for a split number of tokens 0, because no share of the prompt is known */
+    double real;            /* 0 for "split:" and a number of tokens, whose share of the prompt is unknown */
     char *text;             /* the text as written, without quotes */
     struct kvc_value *each; /* [each_count]: a budget for each layer, without texts; NULL: one for all. The members
                              * above then have the smallest budget. */
@@ -70,7 +70,8 @@ bool kvc_policy_prefills_in_full(const struct kvc_policy *policy);
 /* Checks that skip_layers and layers name only layers of the model, and that budgets per layer match its layers. */
 enum kvc_status kvc_policy_check_layers(const struct kvc_policy *policy, uint32_t layers, struct kvc_error *error);
 bool kvc_method_acts(const struct kvc_method *method, uint32_t layer);
-/* Returns the method's values as they are in a layer. They share the method's memory. */
+/* Returns the method's values for one layer, with the layer's own budget if budgets differ by layer. They share the
+ * method's memory. */
 struct kvc_values kvc_method_values(const struct kvc_method *method, uint32_t layer);
 /* ---- what the methods need from a session (methods.c) ---- */
 
@@ -94,16 +95,16 @@ void kvc_policy_close(const struct kvc_policy *policy, struct kvc_method_use *us
 /* Checks that all counts are 1 to 65536 and that KV heads divide heads; otherwise returns KVC_USAGE. `who` begins the
  * error. */
 enum kvc_status kvc_geometry_check(const struct kvc_geometry *geometry, const char *who, struct kvc_error *error);
-/* Runs the checks of every class that need the geometry only, without opening anything. */
+/* Checks the policy and its methods against the geometry, without opening anything. */
 enum kvc_status kvc_policy_check_model(const struct kvc_policy *policy, const struct kvc_geometry *geometry,
                                        struct kvc_error *error);
 
-/* Checks that no method reads single channels of keys of a type that mixes them. */
+/* Checks that no method reads single channels of keys if the keys' type mixes channels. */
 enum kvc_status kvc_policy_check_types(const struct kvc_policy *policy, struct kvc_entry_types types,
                                        struct kvc_error *error);
 
-/* Returns true if the mean of the session's first keys is subtracted from keys (core/engine/centre.h): the keys' type
- * is rotated, and no method reads whole keys or rotates them again. */
+/* Returns true if a session subtracts the mean of its first keys from all keys (core/engine/centre.h). It does so if
+ * the keys' type is rotated and no method reads whole keys or rotates them again. */
 bool kvc_policy_centres(const struct kvc_policy *policy, struct kvc_entry_types types);
 
 /* Returns the maximum number of a prompt's last queries that a method reads. */
@@ -135,11 +136,11 @@ uint64_t kvc_policy_whole(const struct kvc_policy *policy, uint32_t layer, const
 /* Returns how many rows of a prompt reach a layer. */
 uint64_t kvc_policy_rows(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                          const struct kvc_entry_format *format, uint64_t prompt);
-/* Returns, by the method's formula, how many entries a list holds after the prompt or after `steps` steps. With
- * `whole`, it is a list that keeps everything; otherwise the result is the mean of the other lists. */
+/* Returns how many entries a list holds after the prompt (steps 0) or after `steps` steps, by the method's formula. If
+ * `whole` is true, the list is one that keeps everything. Otherwise the result is the mean of the other lists. */
 double kvc_policy_entries(const struct kvc_method_layer *at, bool whole, uint64_t prompt, uint64_t steps);
-/* Returns, by the decode method's formula, the length that an evicting list reaches only within decode steps, for N =
- * `held`. Returns 0 if no method gives a formula. */
+/* Returns the length that a list reaches within a decode step before the step evicts from it. The decode method's
+ * formula computes it, with `held` in place of the prompt's length. Returns 0 if no method gives a formula. */
 uint64_t kvc_policy_step_most(const struct kvc_policy *policy, uint32_t layer, const struct kvc_geometry *geometry,
                               const struct kvc_entry_format *format, uint64_t held);
 /* Returns the layer whose chunk stage chooses what this layer keeps. The result is this layer itself unless the method

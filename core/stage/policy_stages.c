@@ -84,7 +84,8 @@ static enum kvc_status check_cache_positions(const struct kvc_policy *policy, co
     return KVC_OK;
 }
 
-/* Checks that a split budget is that of a method which evicts from the prompt, and of one which selects. */
+/* Checks split budgets: all must be equal, and they must belong to a method that evicts from the prompt and to a select
+ * method. */
 static enum kvc_status check_split(const struct kvc_policy *policy, struct kvc_error *error) {
     const char *budget = NULL;
     unsigned stages = 0;

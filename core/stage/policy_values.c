@@ -73,7 +73,7 @@ bool kvc_value_given(const struct kvc_values *values, const char *name) {
     return value && value->given;
 }
 
-/* Returns the number of tokens, or of tokens of the prompt that the percentage means, at least 1. */
+/* Returns a budget as a number of tokens, at least 1. A percentage refers to the prompt's tokens. */
 static uint64_t tokens_of(const struct kvc_value *value, uint64_t prompt) {
     if (!value->share)
         return (uint64_t)value->integer;

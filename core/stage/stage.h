@@ -17,8 +17,8 @@ struct kvc_stage {
     const struct kvc_method_use *use;
     void *user; /* user data of the method's class */
     uint32_t layer;
-    /* The queries that the stage may read, oldest first. causal_offset is relative to the lists before any eviction,
-     * and has no buffer if positions decide what a query sees. */
+    /* The queries that the stage may read, oldest first. causal_offset is relative to the lists before any eviction.
+     * Its buffer is NULL if positions alone decide which entries a query sees. */
     uint32_t queries;
     uint32_t row;                      /* index of the first query in `attended`, among the prompt's kept rows */
     uint32_t first;                    /* index of the first query in the runner's buffers, if the query is in them */

@@ -190,8 +190,8 @@ enum kvc_status kvc_stage_call_evicts(const struct kvc_stage *stage, const struc
                                       struct kvc_error *error) {
     struct kvc_stage before = *stage;
     before.kept = kept;
-    before.queries = 0;     /* an earlier eviction of this stage may have made their lists shorter */
-    before.score_count = 0; /* the scores of the method that evicts have been used */
+    before.queries = 0;     /* after an earlier eviction in this stage, queries no longer match the lists */
+    before.score_count = 0; /* the evicting method no longer needs its scores */
     before.evicted = false;
     return run_observers(&before, MEMBER(evicts), error);
 }

@@ -15,8 +15,8 @@ uint64_t kvc_stage_entries(const struct kvc_stage *stage, bool plans);
 /* Returns true if the layer's chunk stage chooses for a lower layer that sees more than the layer itself. */
 bool kvc_stage_decides(const struct kvc_session *session, uint32_t layer);
 
-/* The first three functions call the stages of a prompt in one layer: after some rows attended, after a chunk, and
- * after all rows (observers, propagate, prompt). The last two call the stages of a decode step. */
+/* The first three functions call the stages of a prompt in one layer: after the attention of some rows, after a chunk,
+ * and after all rows (observers, propagate, prompt). The last two call the stages of a decode step. */
 enum kvc_status kvc_stage_call_attended(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_call_chunk(struct kvc_stage *stage, struct kvc_error *error);
 enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error *error);

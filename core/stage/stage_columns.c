@@ -1,5 +1,5 @@
-/* stage_columns.c - state columns for stage functions: ring buffers of probabilities, sums over all queries, columns as
- * scores. All computation is on the backend. */
+/* stage_columns.c - state columns for stage functions: ring buffers of probabilities, sums over all queries, conversion
+ * between columns and scores. All computation is on the backend. */
 #include "core/stage/stage.h"
 
 #include "core/base/assert.h"

@@ -16,7 +16,7 @@ static struct kvc_span probe_queries(const struct kvc_stage *stage, size_t bytes
                            ((size_t)(stage->layer + 1) * session->prompt.window.rows - session->prompt.probes) * bytes);
 }
 
-/* Rotates the accumulated probe A [probes, H, d] from its positions in the chunk before to those in this chunk. All
+/* Rotates the accumulated probe A [probes, H, d] from its positions for the previous chunk to those for this chunk. All
  * tokens of the probe move by the same distance. Rotations add up, so this equals a rotation after the average. */
 static enum kvc_status move_probe(struct kvc_stage *stage, struct kvc_span A, struct kvc_error *error) {
     const struct kvc_session *session = stage->session;
@@ -29,7 +29,7 @@ static enum kvc_status move_probe(struct kvc_stage *stage, struct kvc_span A, st
         return KVC_OK;
     struct kvc_rope rope = network->rope[network->layer[stage->layer].rope];
     const size_t half = rope.rotary / 2;
-    rope.attention_factor = rope.long_attention_factor = 1.0f; /* A has the factor already */
+    rope.attention_factor = rope.long_attention_factor = 1.0f; /* A already contains the factor */
     float *angles = malloc(2 * half * sizeof *angles);
     enum kvc_status status = angles ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "no memory for %zu angles", half);
     if (status == KVC_OK)
@@ -54,7 +54,7 @@ static enum kvc_status move_probe(struct kvc_stage *stage, struct kvc_span A, st
     return status;
 }
 
-/* Updates the accumulated probe A by this chunk's queries Q [n]. */
+/* Adds this chunk's queries Q [n] to the average in the accumulated probe A. */
 static enum kvc_status average_probe(struct kvc_stage *stage, const struct kvc_probe_average *average,
                                      struct kvc_span A, struct kvc_span Q, size_t n, struct kvc_error *error) {
     struct kvc_device *device = kvc_stage_device(stage);

@@ -61,7 +61,8 @@ enum kvc_status kvc_stage_query_moments(struct kvc_stage *stage, uint64_t from, 
     return KVC_OK;
 }
 
-/* Writes one head's moments [1 + d, d], as query_moments would for a single query with these means and products. */
+/* Writes one head's moments [1 + d, d] from the mean and covariance of its queries, in the form in which query_moments
+ * writes those of a single query. */
 static void write_moments(const float *mean, const float *covariance, uint32_t d, float *sums) {
     memcpy(sums, mean, d * sizeof *sums);
     for (uint32_t b = 0; b < d; b++)

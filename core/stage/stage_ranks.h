@@ -18,7 +18,7 @@ struct kvc_across {
 
 /* Returns the ranks that have other lists of the layer, or NULL if there are none. */
 struct kvc_ranks *kvc_stage_ranks_of(const struct kvc_stage *stage);
-/* Opens the arguments from scores [count], one row per list and all of the same stride. All ranks must call it. Close
+/* Opens the arguments from scores [count], which have one row per list and equal strides. All ranks must call it. Close
  * it with kvc_across_free. */
 enum kvc_status kvc_across_open(struct kvc_stage *stage, const struct kvc_scores *const *scores, unsigned count,
                                 struct kvc_across *across, struct kvc_error *error);

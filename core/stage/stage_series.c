@@ -1,5 +1,5 @@
 /* stage_series.c - TriAttention's scores: copies queries to the host, where the method collects their statistics.
- * Before a step, it adapts the statistics to the coming positions and uploads them. */
+ * Before a step, kvc_stage_prepare_series adapts the statistics to the coming positions and uploads them. */
 #include "core/stage/stage.h"
 
 #include "core/base/assert.h"

@@ -96,7 +96,7 @@ struct kvc_verify_options {
     const char *backend; /**< as in struct kvc_engine_options, or an instruction set of the CPU: "avx2", "avx512",
                               "neon". "ref" compares the reference with and without fused multiply-add */
     int threads;         /**< as in struct kvc_engine_options */
-    unsigned effort;     /**< factor of the number of cases; `kvcull verify` uses 10; 0: an eighth of 1 */
+    unsigned effort;     /**< multiplies the number of cases; `kvcull verify` uses 10; 0: about an eighth of them */
     bool alone;          /**< do not run ref: hash the results for comparison with stored hashes, and compare nothing */
     bool small;          /**< short rows and few entries, for interpreters of kernels such as Oclgrind */
     const char *only;    /**< one operation; NULL: all */

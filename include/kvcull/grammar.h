@@ -16,7 +16,7 @@ enum kvc_grammar_kind {
     KVC_GRAMMAR_REGEX,       /**< a regular expression of PCRE2; the whole answer must match */
     KVC_GRAMMAR_JSON_SCHEMA, /**< a JSON schema; the answer is one JSON value that is valid */
     KVC_GRAMMAR_GBNF,        /**< a grammar in llama.cpp's format, whose rule `root` is the answer */
-    KVC_GRAMMAR_SEQUENCE     /**< texts and JSON values in turn, as calls of functions have them. JSON:
+    KVC_GRAMMAR_SEQUENCE     /**< texts and JSON values in turn, as in function calls. JSON:
                                   {"before": TEXT, "items": [[PART, ...], ...], "between": TEXT, "after": TEXT}; a PART
                                   is a TEXT or a JSON schema. The answer is `before`, one of the items, and `after`.
                                   With `between`, any number of further items may follow the first item, each after the

@@ -106,7 +106,7 @@ static void put_general(const struct kvc_config *config, const struct kvc_plan *
 }
 
 /* Writes the kind of rotary scaling. Other programs need the kind for Command-R even if there is no scaling. For Phi-3
- * they need the original context, and a window of 0, by which they recognize Phi-4. */
+ * they need the original context. They recognize Phi-4 by a window of 0. */
 static void put_scaling(const struct kvc_config *config, struct kvc_gguf_writer *writer) {
     const struct kvc_family *family = config->family;
     const enum kvc_rope_kind kind = config->rope.kind;

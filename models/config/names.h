@@ -41,7 +41,8 @@ struct kvc_matrix_name {
     } part[3];
 };
 extern const struct kvc_matrix_name kvc_matrix_names[]; /* the last row's gguf is NULL */
-/* Return true if the layer has the matrix, and if that matrix has a bias. */
+/* kvc_has_matrix returns true if the layer has the matrix. kvc_has_bias returns true if matrices with this flag have a
+ * bias. */
 bool kvc_has_matrix(const struct kvc_config *config, uint32_t layer, const struct kvc_matrix_name *matrix);
 bool kvc_has_bias(const struct kvc_config *config, enum kvc_bias_flag bias);
 
@@ -54,7 +55,7 @@ struct kvc_norm_name {
     size_t span, bias; /* offsets in struct kvc_layer; bias 0: never has a bias */
 };
 extern const struct kvc_norm_name kvc_norm_names[]; /* the last row's gguf is NULL */
-/* Return true if the model has the norm, and if the norm has a bias. */
+/* kvc_has_norm returns true if the model has the norm. kvc_has_norm_bias returns true if the norm has a bias. */
 bool kvc_has_norm(const struct kvc_config *config, const struct kvc_norm_name *norm);
 bool kvc_has_norm_bias(const struct kvc_config *config, const struct kvc_norm_name *norm);
 /* Returns the number of the norm's rows. Each row has kvc_norm_length weights. There is more than one row if each head

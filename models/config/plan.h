@@ -46,11 +46,10 @@ struct kvc_plan {
  * tensors are F32. */
 enum kvc_status kvc_plan_build(const struct kvc_config *config, enum kvc_type type, struct kvc_plan *plan,
                                struct kvc_error *error);
-/* Returns how many tensors of a folder make up the planned tensor: 0 if it comes from config.json, 1 unless `apart` is
- * set. */
+/* Returns how many tensors of a folder make up the planned tensor: shape[0] if `apart` is set, 0 if the values come
+ * from config.json, otherwise 1. */
 uint64_t kvc_plan_parts(const struct kvc_planned_tensor *planned);
-/* Writes the name that folders use for part `part` of a planned tensor, or for the whole tensor unless `apart` is
- * set. */
+/* Writes the name that folders use for a planned tensor or, if `apart` is set, for its part number `part`. */
 void kvc_plan_part(const struct kvc_config *config, const struct kvc_planned_tensor *planned, uint32_t part, char *name,
                    size_t capacity);
 void kvc_plan_free(struct kvc_plan *plan);

@@ -36,7 +36,7 @@ enum kvc_status kvc_convert_stacked(struct kvc_converter *converter, const struc
 bool kvc_stays(const struct kvc_file_tensor *tensor, enum kvc_type asked);
 
 struct kvc_safetensors;
-/* Returns KVC_INPUT if the folder has a tensor that is not in the plan, unless no model needs the tensor. */
+/* Returns KVC_INPUT if the folder has a tensor that is neither in the plan nor ignored (kvc_tensor_ignored). */
 enum kvc_status kvc_convert_unused(const struct kvc_safetensors *file, const struct kvc_config *config,
                                    const struct kvc_plan *plan, const char *from, struct kvc_error *error);
 

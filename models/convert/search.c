@@ -21,8 +21,8 @@ float kvc_largest(const float *x, unsigned n) { /* returns the value of largest 
 
 /* ---- x = scale * q, q in low..high ---- */
 
-/* Computes how well x is approximated by multiples of rint(x * inverse). The result (sum x q)^2 / sum q^2 is the amount
- * by which the best scale reduces the squared error from sum x^2. */
+/* Computes how well x is approximated by multiples of rint(x * inverse). The result is (sum x q)^2 / sum q^2.
+ * With the best scale, the squared error is sum x^2 minus this result. */
 static float gain(const float *x, unsigned n, float inverse_scale, float low, float high, float *scale) {
     float xq[8] = {0}, qq[8] = {0}; /* n is a multiple of 8 */
     for (unsigned i = 0; i < n; i += 8) {

@@ -8,7 +8,7 @@ struct kvc_safetensors;
 
 /* Opens path: a .safetensors file, or a folder with model.safetensors or model.safetensors.index.json. */
 enum kvc_status kvc_safetensors_open(const char *path, struct kvc_safetensors **file, struct kvc_error *error);
-/* Splits the fused experts of a gpt-oss folder into stacks of gate, up and down as in GGUF files, and their biases
+/* Splits the fused experts of a gpt-oss folder, and their biases, into stacks of gate, up and down as in GGUF files
  * (split_experts.c). */
 enum kvc_status kvc_safetensors_split(struct kvc_safetensors *file, const char *path, struct kvc_error *error);
 void kvc_safetensors_let_go(const struct kvc_safetensors *file); /* calls kvc_map_let_go for every file */

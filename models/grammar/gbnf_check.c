@@ -61,8 +61,7 @@ static void find(struct gbnf *gbnf, enum gbnf_property property) {
     }
 }
 
-/* Given a rule that is not GBNF_CLEAR, returns a rule that it calls before any character and that is not GBNF_CLEAR
- * either. */
+/* Returns a rule that `rule` calls before any character. Neither of the two rules is GBNF_CLEAR. */
 static uint32_t left_call(const struct gbnf *gbnf, uint32_t rule) {
     const struct gbnf_node *node = &gbnf->nodes[gbnf->rules[rule].body];
     while (node->kind != GBNF_CALL) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* PCRE2's patterns have at most 64 KiB after compilation, in which a node takes three bytes or more. */
+/* PCRE2 compiles a pattern to at most 64 KiB, and a node takes at least three bytes of them. */
 #define NODES_MOST 20000u
 #define RULES_MOST 1000u
 #define RANGES_MOST (1u << 20)

@@ -20,7 +20,7 @@
 #define STEPS_FIRST(bytes) (16u * (uint64_t)(bytes) + 4000u)
 #define STEPS_MOST(bytes) (200u * (uint64_t)(bytes) + 50000u)
 #define STEPS_OF_TOKEN 50000000u
-#define SAMPLES 64u        /* number of completions of a character to try if the boundary code points are not exact */
+#define SAMPLES 64u        /* maximum number of other characters to try if the boundary code points are not exact */
 #define STACK_FIRST 65536u /* bytes of the stack of compiled patterns */
 #define STACK_MOST (16u << 20)
 

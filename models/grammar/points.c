@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The boundaries of classes that a pattern can use without naming their characters: \R, \h, \v, and the letters that
- * are equal to s and k without regard to case. The last point is the first character after the surrogates. */
+/* The boundaries of characters that a pattern can match without containing them: those of \R, \h and \v, and the two
+ * that match s and k if case is ignored. The last point is the first character after the surrogates. */
 static const uint32_t implied[] = {0x85,   0x86,   0xa0,   0xa1,   0x17f,  0x180,  0x1680, 0x1681,
                                    0x180e, 0x180f, 0x2000, 0x200b, 0x2028, 0x202a, 0x202f, 0x2030,
                                    0x205f, 0x2060, 0x212a, 0x212b, 0x3000, 0x3001, 0xe000};
@@ -47,8 +47,7 @@ static void add_character(struct kvc_points *points, const char *regex, size_t b
     add_point(points, code);
 }
 
-/* Looks at a group's beginning. Returns false if the group may treat characters alike by rules that `implied` does not
- * cover. */
+/* Looks at a group's beginning. Returns false if the group may have boundary points that this file cannot find. */
 static bool look_at_group(const char *regex, size_t bytes, size_t at, bool *caseless) {
     if (at + 1 >= bytes || regex[at + 1] == '*')
         return at + 1 >= bytes;

@@ -16,7 +16,7 @@ struct schema_place {
 struct schema_known {
     const json_t *node;
     unsigned group;
-    unsigned value; /* the value that it describes, while its group is being defined; 0 afterwards */
+    unsigned value; /* number of the value that `node` describes, while its group is being defined; 0 afterwards */
 };
 
 struct schema {
@@ -38,7 +38,7 @@ __attribute__((format(printf, 3, 4))) bool schema_refuse(struct schema *schema, 
 /* Appends a call of the group for a schema, `(?&g1)`, and defines the group if it is new. Returns false if the schema
  * is refused or memory runs out. */
 bool schema_call(struct schema *schema, const json_t *node, const struct schema_place *at, struct kvc_regex *out);
-/* Appends the definitions of all groups, up to the parenthesis that ends them. */
+/* Appends the definitions of all groups. The caller appends the closing parenthesis. */
 void schema_define(const struct schema *schema, struct kvc_regex *out);
 void schema_close(struct schema *schema); /* frees its memory */
 /* Reads an optional member that must be a whole number from 0 to `most`. *number is unchanged if it is absent. */
@@ -58,7 +58,8 @@ bool schema_number(struct schema *schema, const json_t *node, const struct schem
 /* Appends the strings that match a pattern of JSON schema, without their quotes. */
 bool schema_text(struct schema *schema, const char *pattern, size_t bytes, const struct schema_place *at,
                  struct kvc_regex *out);
-/* Returns true if no value satisfies both schemas, as far as types and constants of required members tell. */
+/* Returns true if types or constants show that no value satisfies both schemas. Compares the schemas themselves, and
+ * the constants of members that both require. */
 bool schema_disjoint(struct schema *schema, const json_t *a, const json_t *b, const struct schema_place *at);
 /* Returns the types that a schema allows, as bits 1 << enum schema_type. */
 enum schema_type {

@@ -1,4 +1,4 @@
-/* schema_number.c - numbers of a schema: any, or those between bounds that are whole numbers. */
+/* schema_number.c - numbers of a schema: any number, or the numbers between bounds. Bounds must be whole numbers. */
 #include "models/grammar/schema.h"
 
 #include "core/base/assert.h"
@@ -93,8 +93,9 @@ static bool numbers(struct bound low, struct bound high, bool whole, struct kvc_
     return true;
 }
 
-/* Reads the bounds `name` and its exclusive form; the narrower one counts. `sign` is 1 for lower bounds. Whole numbers
- * get bounds that are not exclusive. */
+/* Reads the lower bounds of a schema (`sign` 1) or the upper bounds (`sign` -1). If the schema has both the inclusive
+ * and the exclusive bound, the narrower one counts. For whole numbers, replaces an exclusive bound by an inclusive
+ * one. */
 static bool read_bound(struct schema *schema, const json_t *node, const struct schema_place *at, int sign, bool whole,
                        bool *set, double *bound, bool *exclusive) {
     const char *const names[2] = {sign > 0 ? "minimum" : "maximum", sign > 0 ? "exclusiveMinimum" : "exclusiveMaximum"};

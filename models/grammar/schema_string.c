@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LENGTH_MOST 262143u /* characters: the largest number of three digits in base 64 (see `exactly`) */
+#define LENGTH_MOST 262143u /* maximum length; `exactly` writes a length as three digits in base 64 */
 
 /* Appends `n` characters. */
 static void exactly(uint64_t n, struct kvc_regex *out) {

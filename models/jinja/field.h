@@ -19,7 +19,7 @@ int64_t jinja_field_number(struct jinja *j, const struct jinja_string *text, siz
 /* Writes prefix (a sign or 0x) and body, padded to the width. */
 void jinja_put_filled(struct jinja *j, struct jinja_text *text, const struct jinja_field *field, const char *prefix,
                       const struct jinja_string *body, char align);
-/* Writes a number in one of the formats bcdeEfFgGnoxX%, or 0. An integer has at least `least` digits. */
+/* Writes a number in the format field->kind: one of bcdeEfFgGnoxX%, or 0. An integer has at least `least` digits. */
 void jinja_put_number(struct jinja *j, struct jinja_text *text, const struct jinja_field *field,
                       struct jinja_value value, int64_t least);
 

@@ -218,7 +218,7 @@ bool jinja_alnum(uint32_t code);   /* letters, digits and other numeric characte
 int jinja_case(uint32_t code);     /* 1: upper, -1: lower, 2: title, 0: none */
 enum jinja_case { JINJA_LOWER, JINJA_UPPER, JINJA_TITLE, JINJA_FOLD };
 /* Writes the case mapping of the character at *at and moves *at past it. *letter says whether a cased character
- * precedes, ignoring marks. Start with false; the calls update it. */
+ * precedes; combining marks between the two do not count. Start with false; the calls update *letter. */
 void jinja_put_case(struct jinja *j, struct jinja_text *out, const struct jinja_string *text, size_t *at,
                     enum jinja_case to, bool *letter);
 struct jinja_value jinja_in_case(struct jinja *j, const struct jinja_string *text, enum jinja_case to);
@@ -283,8 +283,8 @@ struct jinja_call { /* the arguments of a call */
 };
 
 enum { JINJA_MOST_PARAMETERS = 6 };
-/* The implementation of a callable. `a` holds the arguments in the order of the row's parameters; JINJA_UNSET if not
- * given. */
+/* The implementation of a callable. `a` holds the arguments in the order of the callable's `parameters`. An argument
+ * that is not given is JINJA_UNSET. */
 typedef struct jinja_value jinja_function(struct jinja *j, struct jinja_value self, const struct jinja_value *a,
                                           const struct jinja_call *call);
 struct jinja_builtin {

@@ -68,7 +68,7 @@ bool jinja_read_float(const char *text, size_t bytes, double *real) {
     return n > 0 && end == copy + n;
 }
 
-/* Writes digits with the decimal point, or with an exponent if it is below -4 or at least `most`. */
+/* Writes digits with the decimal point, or in exponent notation if `exponent` is below -4 or at least `most`. */
 static void put_placed(struct jinja *j, struct jinja_text *text, const char *digits, int exponent, int most) {
     const int n = (int)strlen(digits);
     char out[160];

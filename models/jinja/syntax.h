@@ -59,7 +59,7 @@ enum jinja_node_kind {
     JINJA_ITEM,      /* a[b] */
     JINJA_SLICE,     /* a[items[0]:items[1]:items[2]]; an omitted part is a CONSTANT with JINJA_UNSET */
     JINJA_CALL,      /* a(items) */
-    JINJA_FILTER,    /* a | builtin(items); a NULL: applied to the text of a block */
+    JINJA_FILTER,    /* a | builtin(items); if a is NULL, the filter is applied to the text of a block */
     JINJA_TEST,      /* a is builtin(items) */
     JINJA_NOT,
     JINJA_NEGATIVE,

@@ -3,8 +3,8 @@
  *
  * A template decides where control tokens are; a caller's text must never create one. So a string knows which of its
  * bytes the caller wrote, and every copy of bytes also copies their marks. jinja_cut and jinja_part take a part of a
- * string; jinja_put appends one to a text. jinja_puts appends text of the engine. jinja_put_made appends characters
- * derived from others, such as uppercase letters. */
+ * string; jinja_put appends a part of a string to a text. jinja_puts appends text of the engine. jinja_put_made appends
+ * characters derived from others, such as uppercase letters. */
 #include "models/jinja/parts.h"
 
 #include "core/base/assert.h"

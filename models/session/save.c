@@ -56,7 +56,7 @@ static void open_session(struct kvc_archive *archive, struct kvc_model *model, c
         status = kvc_fail(&cause, KVC_INPUT, "kv-type: there is no type %.20s", identity->type);
     if (status == KVC_OK)
         status = kvc_session_open(model, &options, session, &cause);
-    if (status != KVC_OK) /* with the file's policy, a usage error is the file's fault */
+    if (status != KVC_OK) /* a usage error means a bad file if the policy comes from it */
         kvc_archive_fail(archive, status == KVC_USAGE && !(wanted && wanted->policy) ? KVC_INPUT : status, "%s",
                          cause.text);
 }

@@ -64,7 +64,7 @@ static bool sort_list(const struct kvc_tokenizer *tokenizer, struct kvc_added_li
         from = to;
         to = swap;
     }
-    list->tokens = from; /* one of the two arrays; the second one has room for just `count` tokens */
+    list->tokens = from; /* perhaps the new array, which has room for only `count` tokens */
     list->capacity = list->count;
     free(to);
     return true;

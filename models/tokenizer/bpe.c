@@ -171,7 +171,7 @@ static enum kvc_status first_symbols(const struct kvc_tokenizer *tokenizer, stru
         length = kvc_utf8_next(word + at, bytes - at, &code);
         int32_t id = kvc_vocab_find(tokenizer, word + at, length);
         bool fits = true;
-        if (id >= 0 || tokenizer->model == KVC_VOCAB_SCORES) { /* with scores, they may still merge into a piece */
+        if (id >= 0 || tokenizer->model == KVC_VOCAB_SCORES) { /* with scores, unknown characters may still merge */
             fits = add_symbol(scratch, id, at, length);
             after_unknown = false;
         } else if (tokenizer->byte_fallback && bytes_known(tokenizer, word + at, length)) {

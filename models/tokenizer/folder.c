@@ -80,7 +80,7 @@ static enum kvc_status set_prefix(struct kvc_tokenizer *tokenizer, const json_t 
 static enum kvc_status read_beside(struct kvc_tokenizer *tokenizer, const char *folder, struct kvc_error *error) {
     static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
                                         "config.json"};
-    const int32_t eos = tokenizer->eos; /* eos from tokenizer.model, which the files above may override */
+    const int32_t eos = tokenizer->eos; /* from tokenizer.model; the files in `names` may override it */
     enum kvc_status status = KVC_OK;
     tokenizer->eos = -1;
     for (size_t i = 0; i < 4 && status == KVC_OK; i++) {

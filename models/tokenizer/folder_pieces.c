@@ -14,7 +14,7 @@ struct added_files {
 
 static bool flag(const json_t *object, const char *key) { return json_is_true(json_object_get(object, key)); }
 
-/* Parses an id written as a JSON key. Returns -1 if it is not one. */
+/* Parses an id written as a JSON key. Returns -1 if the key is not an id. */
 static int64_t id_of(const char *key) {
     uint64_t id = 0;
     for (const char *c = key; *c; c++) {

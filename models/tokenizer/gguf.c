@@ -105,7 +105,7 @@ static bool make_steps(struct kvc_tokenizer *tokenizer, size_t normalize, size_t
     return tokenizer->normalizer && tokenizer->splitter;
 }
 
-/* Guesses the pre-tokenizer of files that predate tokenizer.ggml.pre from the rest of the file. */
+/* Guesses the pre-tokenizer of a file that predates tokenizer.ggml.pre. Uses other contents of the file. */
 static const char *guess_split(const struct source *source, const struct kvc_tokenizer *tokenizer) {
     const char *architecture;
     size_t bytes;

@@ -2,8 +2,8 @@
  * control token.
  *
  * Normalization does not report where bytes end up. So each step is repeated on the runs of bytes with equal marks, one
- * run at a time. If a run's result equals the next bytes of the whole result, these bytes get the run's mark. A
- * character composed across several runs joins them; the joined bytes are marked. */
+ * run at a time. If a run's result equals the next bytes of the whole result, these bytes get the run's mark. If the
+ * step composes a character from several runs, they are processed as one, and all bytes of the result are marked. */
 #include "models/tokenizer/parts.h"
 
 #include "core/base/assert.h"

@@ -62,7 +62,7 @@ struct kvc_subject {
     char *copy;                         /* NULL: the text needed no change */
     void *match_data, *near, *counting; /* objects of pcre2 */
     uint64_t steps, most_steps;         /* remaining steps; limit at the beginning */
-    size_t at, unseen;                  /* position of the last step; characters each step may have passed uncounted */
+    size_t at, unseen;                  /* position of the last step; characters that a step may pass uncounted */
 };
 bool kvc_subject_open(struct kvc_subject *subject, const char *text, size_t bytes);
 void kvc_subject_close(struct kvc_subject *subject);

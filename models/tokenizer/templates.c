@@ -160,7 +160,7 @@ enum kvc_status kvc_templates_from_folder(struct kvc_tokenizer *tokenizer, const
     return status;
 }
 
-/* Returns true if a GGUF key holds a template, and its name. */
+/* Returns true if a GGUF key holds a template. *name receives the template's name. */
 static bool name_of_key(const char *key, const char **name) {
     const size_t bytes = strlen(GGUF_KEY);
     if (strncmp(key, GGUF_KEY, bytes) != 0 || (key[bytes] && key[bytes] != '.'))

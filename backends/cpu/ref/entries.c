@@ -1,5 +1,5 @@
-/* entries.c - scores of entries that need no query: the norm of a key, its direction, a random draw, shares of the
- * lengths of neighbours, lagkv's comparison with later entries, and how much keys repeat each other. */
+/* entries.c - scores of entries that need no query: the norm of a key, its direction, a random draw, the share of a key
+ * or value in the squared lengths of its chunk, lagkv's comparison with later entries, and the redundancy of keys. */
 #include <string.h>
 
 #include "core/base/assert.h"
@@ -74,7 +74,8 @@ void KVC_REF(entry_scores)(struct kvc_device *device, const struct kvc_entry_sco
 
 /* ---- norm_shares ---- */
 
-/* Computes the share of each entry's key or value in its chunk. x [d] is scratch. */
+/* Divides the squared length of each entry's key or value by the sum of the squared lengths in its chunk. If `chunk` is
+ * 0, writes the squared lengths. x [d] is scratch. */
 static void make_shares(const struct kvc_lists *lists, uint32_t h, bool values, uint32_t chunk, float *x,
                         float *share) {
     const uint32_t count = kvc_list_count(lists, h);

@@ -36,7 +36,7 @@ static void load_value(const struct merge *m, uint32_t index, float *value) {
 static float length_of(const float *x, uint32_t d) { return kvc_sqrt(kvc_ref_dot(x, x, d)); }
 
 /* Sets the target of an index to none. Returns true if the index is evicted. *place is the number of kept indices below
- * the index; the calls of a head are by ascending index, from *place = 0 on. */
+ * the index. The caller sets it to 0, then passes a head's indices in ascending order. */
 static bool is_evicted(const struct merge *m, uint32_t index, uint32_t *place) {
     m->target[index] = NO_TARGET;
     if (*place == m->kept_count || m->kept[*place] != index)

@@ -236,9 +236,9 @@ void KVC_REF(accumulate)(struct kvc_device *device, const struct kvc_accumulate 
 
 /* ---- ring buffers of recent queries, and state columns as scores ---- */
 
-/* Returns the sum, over the group's heads in ascending order, of one query's terms at one entry. Depending on `kind`,
- * the term of a head is the probability exp(s - M) / L, or the score s, or 1 if the probability is below `low` and 0
- * otherwise. */
+/* Adds one query's terms at one entry, over the group's heads in ascending order, and returns the sum. `kind`
+ * defines the term of a head: the probability exp(s - M) / L; the score s; or 1 if the probability is below `low`,
+ * otherwise 0. */
 static float group_value(const struct kvc_probabilities *w, uint32_t query, uint32_t h, uint32_t slot,
                          const struct row *scratch, enum kvc_row_kind kind, float low) {
     uint32_t group = w->heads / w->kv_heads, d = w->head_size;

@@ -226,8 +226,8 @@ static uint32_t *count_up(uint32_t *indices, uint32_t first, uint32_t n) {
     return indices + n;
 }
 
-/* Writes low + i for each index i of the `top` highest keys [n], 0 < top < n. If several keys equal the bound, the
- * entries with the lowest indices are taken or, if `ties` [n] is given, the entries with the highest values in `ties`.
+/* Writes low + i for each index i of the `top` highest keys [n], 0 < top < n. If several keys equal the lowest of
+ * these, those with the lowest indices are taken or, if `ties` [n] is given, those with the highest values in `ties`.
  * tie_keys [n] is scratch. */
 static uint32_t *write_top(uint32_t *next, uint32_t low, const int32_t *keys, uint32_t n, uint32_t top,
                            const float *ties, int32_t *tie_keys) {

@@ -1,5 +1,5 @@
-/* keep_ring.h - template: finds the entry with the lowest sum over a ring buffer of recent queries, to evict it,
- * without reading all rows of the buffer.
+/* keep_ring.h - template: finds the entry to evict, which has the lowest sum over a ring buffer of recent queries. It
+ * does so without reading all rows of the buffer.
  *
  * A decode step evicts one entry, so only the lowest sum matters. Sums of blocks of rows are stored as well. Adding
  * these block sums gives each entry's sum only up to rounding, because the order of additions differs. The rounding

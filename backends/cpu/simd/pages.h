@@ -123,7 +123,7 @@ static void pages_task(void *argument, size_t task, unsigned thread) {
             dequantize_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
             add_key(job, h, place, work.low);
         }
-    if (places - place <= 1) { /* at most the first key of a new page, as in most decode steps */
+    if (places - place <= 1) { /* at most one key is left, the first of a new page; this holds in most decode steps */
         if (split == 0 && place < places) {
             dequantize_row(type, work.low, slot_key(&head, head_slot(&head, place)), d);
             add_key(job, h, place, work.low);

@@ -1,6 +1,6 @@
 /* int8.h - linear layers with 8-bit activations, for many rows. Data passes through shared memory, and tensor cores
- * compute the sums of blocks. Below compute capability 8.0, dot products of four bytes compute them. Sums of integers
- * are exact in any order, so both results are the same. */
+ * compute the sums of blocks. Below compute capability 8.0, these sums are computed as dot products of four bytes. Sums
+ * of integers are exact in any order, so both results are the same. */
 
 #define KVC_INT8_M 64u /* numbers of rows and outputs of a group's tile */
 #define KVC_INT8_N 32u

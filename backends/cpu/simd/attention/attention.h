@@ -142,7 +142,7 @@ static void attention(struct kvc_device *device, const struct kvc_attention *cal
         for (size_t n = (size_t)job.plan[i].blocks * call->kv_heads; n > 0; n--)
             atomic_init(&job.unfinished[unit++], job.plan[i].splits);
     job.memo = plan_memo(&job);
-    /* a head goes to the thread that has prefetched its entries in a select operation, if there was one */
+    /* if a select operation has prefetched a head's entries, the head goes to the thread that did this */
     stealing_run(cpu, threads_for(cpu, vectors), job.tasks, attention_task, &job);
 }
 

@@ -74,7 +74,7 @@ INLINE vf entry_any_load(enum kvc_type type, const unsigned char *row, size_t c,
 }
 
 /* Packs keys low .. high - 1 of the tile to strips [KVC_TILE / STRIP][packed_size(d)][STRIP]. If a strip is partly
- * outside this range, its other entries are filled with some key of the tile. */
+ * outside this range, some key of the tile fills the strip's places outside the range. */
 static void pack_keys(enum kvc_type type, const unsigned char *const *keys, uint32_t low, uint32_t high, size_t d,
                       const uint16_t *index, float *to) {
     const size_t size = packed_size(d);
@@ -255,8 +255,8 @@ MIX_BLOCK(mix_third_half, MIX_QUERIES / 3, 1)
 MIX_BLOCK(mix_one, 1, MIX_VECTORS)
 MIX_BLOCK(mix_one_half, 1, 1)
 
-/* Computes all channels of the outputs of `queries` queries (MIX_QUERIES, a third of MIX_QUERIES, or 1) over entries
- * low .. high - 1. */
+/* For `queries` queries, computes all output channels over entries low .. high - 1. `queries` is MIX_QUERIES, a third
+ * of MIX_QUERIES, or 1. */
 static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low, uint32_t high, const float *p,
                         bool fresh, float *o, size_t o_stride) {
     for (size_t c = 0; c < o_stride; c += MIX_CHANNELS, v += (size_t)KVC_TILE * MIX_CHANNELS) {
@@ -270,8 +270,8 @@ static void mix_queries(unsigned queries, const float *v, size_t d, uint32_t low
     }
 }
 
-/* Sums the values for a block of queries that see different ranges `in`. Entries that all queries see are added for all
- * queries together; other entries are added for each query alone. */
+/* Sums the values for a block of queries with different ranges: query i sees the entries in[i]. Entries that all
+ * queries see are added for all queries together; other entries are added for each query alone. */
 static void mix_ragged(unsigned queries, const struct seen_range *in, const float *v, size_t d, const float *p,
                        float *o, size_t o_stride) {
     uint32_t low = 0, high = KVC_TILE;

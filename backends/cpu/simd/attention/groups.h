@@ -1,4 +1,5 @@
-/* groups.h - template: reads the quants of cache entries of fewer than eight bits, and dequantizes such entries. */
+/* groups.h - template: reads the quants of cache entries with fewer than eight bits per channel, and dequantizes such
+ * entries. */
 #ifndef KVC_SIMD_ATTENTION_GROUPS_H
 #define KVC_SIMD_ATTENTION_GROUPS_H
 

@@ -86,8 +86,8 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     return at.used;
 }
 
-/* Returns the largest distance in bytes between two listed rows at which prefetch_listed also prefetches the bytes
- * between them. This distance is three rows if the read list is dense and its rows are long, because sequential reads
+/* Returns a distance in bytes. If two listed rows are at most this far apart, prefetch_listed also prefetches the bytes
+ * between them. The distance is three rows if the read list is dense and its rows are long, because sequential reads
  * are faster. Otherwise it is one row or, if all entries are read, 0. */
 static size_t fill_bytes(const struct head_entries *head) {
     const bool dense = (uint64_t)head->places * 8 >= head->count && head->key_bytes >= 256;
@@ -161,7 +161,7 @@ INLINE void merge_channels(unsigned n, const float *c, size_t c_step, const floa
         const vf weight = vf_set(*c);
         UNROLL
         for (unsigned v = 0; v < n; v++) {
-            /* the results of tiles are far apart in memory, so prefetches the results of later queries */
+            /* the next tile's results are far away in memory, so the loop prefetches results of later queries */
             if (v * LANES * sizeof *o % 64 == 0)
                 __builtin_prefetch(o + ahead + v * LANES);
             x[v] = vf_fma(weight, vf_load(o + v * LANES), x[v]);
@@ -272,7 +272,7 @@ struct attention_run {
     bool stored;        /* true if the kernels read the stored entries; otherwise each tile is rewritten first */
     enum kvc_type type; /* type of the entries that the kernels read */
     size_t row_bytes, value_offset, stride; /* stride: number of floats of a query's output */
-    /* where the scores are kept; the first one is that of the unit's first query and the head's first entry */
+    /* where the scores are kept, from the unit's first query and the head's first entry on */
     struct kept_scores keep;
 };
 

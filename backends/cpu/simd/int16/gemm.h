@@ -1,5 +1,5 @@
 /* gemm.h - template: linear layers in 15 bits for many rows. The weights of TILE_OUTPUTS outputs are packed into a
- * panel, and a tile of rows is multiplied by it block by block.
+ * panel. A tile of rows is multiplied by the panel, one block at a time.
  *
  * A block of a panel consists of groups of TILE_OUTPUTS words: the quants, two per word; with VNNI, the high digits
  * plus 128, four per word; and the scales. A block of a tile has the same groups with TILE_ROWS words each. Its high

@@ -17,8 +17,8 @@ static void wide_quantize(const struct kvc_quantize_rows_int16 *args, size_t fir
                           K);
 }
 
-/* Up to this number of rows, the weights are read twice, for four rows at a time, because packing them would take
- * longer. */
+/* For at most this many rows, the weights are not packed: packing would take longer than reading the weights twice, for
+ * four rows each time. */
 #define WIDE_FEW 8
 
 static const struct kvc_int8_kernels wide_kernels = {.few = WIDE_FEW,

@@ -89,8 +89,8 @@ INLINE kvc_u32 wide_top(const enum kvc_type type, const unsigned char *group, in
     return type == KVC_F16 ? kvc_bits(_cvtsh_ss((unsigned short)top)) : type == KVC_BF16 ? top << 16 : top;
 }
 
-/* Quantizes sixteen numbers. If the block's top is an infinity or a NaN, the quants are undefined, because its products
- * are NaN anyway. */
+/* Quantizes sixteen numbers. If the block's top is an infinity or a NaN, the quants are undefined. They do not matter
+ * then, because the block's products are NaN in any case. */
 INLINE __m256i wide_quants(__m256 a, __m256 b, __m256 inverse) {
     const __m256i packed = _mm256_packs_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(a, inverse)),
                                               _mm256_cvtps_epi32(_mm256_mul_ps(b, inverse)));

@@ -31,8 +31,8 @@ INLINE __m256i dot_signed(__m256i w, __m256i q) {
 #endif
 }
 
-/* add_pairs reduces the four elements in each half of a and of b to two sums each. add_fours reduces two such results
- * to one sum for each of the four inputs. */
+/* add_pairs reduces the four elements in each half of `a` to two sums, and does the same for `b`. add_fours reduces two
+ * such results to one sum for each of the four inputs. */
 INLINE __m256i add_pairs(__m256i a, __m256i b) {
     return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
 }

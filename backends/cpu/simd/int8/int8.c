@@ -134,8 +134,8 @@ static void prepare_task(void *argument, size_t task, unsigned thread) {
     job->kernels->prepare(&job->call, job->tiles * task / job->parts, job->tiles * (task + 1) / job->parts);
 }
 
-/* Computes either several panels one after another, so that each can prefetch the weights of the next, or a part of the
- * rows of one panel. */
+/* Computes a run of panels or, if job->parts > 1, a part of the rows of one panel. In a run, each panel can prefetch
+ * the weights of the next. */
 static void panel_task(void *argument, size_t task, unsigned thread) {
     const struct job *job = argument;
     const size_t shared = thread == 0 ? job->prepared_bytes : 0;
@@ -174,7 +174,7 @@ static void run_gemm(struct job *job) {
     kvc_threads_run(job->cpu->threads, job->runs * job->parts, panel_task, job);
 }
 
-/* Returns a call without activations. */
+/* Returns a call whose activations the caller must set. */
 static struct kvc_int8_call call_of(struct kvc_span y, const struct kvc_weight *w, struct kvc_span bias,
                                     uint32_t rows) {
     KVC_ASSERT(kvc_span_holds(y, (uint64_t)rows * w->outputs));

@@ -46,7 +46,7 @@ struct kvc_int8_call {
 struct kvc_int8_kernels {
     size_t few;          /* the largest number of rows that few_rows computes; 0: few_rows is NULL */
     size_t tile_rows;    /* maximum number of rows of a tile */
-    size_t row_step;     /* a tile takes as long as if its number of rows were rounded up to a multiple of this */
+    size_t row_step;     /* the time for a tile grows in steps of this many rows */
     size_t tile_outputs; /* number of outputs of a panel */
     /* quantizes rows `first` .. `last` - 1 */
     void (*quantize)(const struct kvc_quantize_rows *args, size_t first, size_t last);

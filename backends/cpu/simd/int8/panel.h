@@ -95,8 +95,8 @@ INLINE void prefetch_lines(const unsigned char *bytes, size_t count) {
         _mm_prefetch((const char *)bytes + line, _MM_HINT_T0);
 }
 
-/* Packs 256 weights, or fewer at the end of a row, of each of eight outputs. The first of these is output `place` of
- * the panel. Also prefetches the weights `ahead` bytes later. */
+/* Packs 256 weights, or fewer at the end of a row, of each of eight outputs. The first of these outputs is output
+ * `place` of the panel. Also prefetches the weights that are stored `ahead` bytes after these. */
 INLINE void pack(const enum kvc_type type, kvc_u32 *to, const unsigned char *const *row, size_t ahead, size_t groups,
                  size_t group, int parts, size_t place) {
     const int pieces = 32 / piece_width(type), words = CODE_WORDS(is_wide(type) ? KIND_WIDE : KIND_START_32);

@@ -1,9 +1,9 @@
 /* tiles.h - AMX's tiles: eight two-dimensional registers, and the product of two of them.
  *
- * A tile has up to 16 rows of up to 64 bytes. TILE_MULTIPLY(t, c, a, b) multiplies the signed bytes of row i of a by
- * those of column j of b, and adds the products to the 32-bit element (i, j) of c: it adds the sum over k of a[i][k] *
- * b[k / 4][4 * j + k % 4]. For example, 16 rows of 32 bytes in a and 8 rows of 64 bytes in b hold 32 quants of each of
- * 16 rows and of each of 16 outputs.
+ * A tile has up to 16 rows of up to 64 bytes. TILE_MULTIPLY(t, c, a, b) multiplies the signed bytes of row i of `a` by
+ * those of column j of `b`, and adds the products to the 32-bit element (i, j) of `c`: it adds the sum over k of
+ * a[i][k] * b[k / 4][4 * j + k % 4]. For example, `a` has 16 rows of 32 bytes, the 32 quants of each of 16 rows, and
+ * `b` has 8 rows of 64 bytes, the 32 quants of each of 16 outputs.
  *
  * t is a struct kvc_tiles * on the stack of the task that uses tiles. c, a and b are the tiles' numbers, as constant
  * expressions. A task configures the tiles first and releases them before it returns, so that no thread keeps their

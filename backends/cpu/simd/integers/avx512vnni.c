@@ -20,7 +20,7 @@ INLINE __m512 in_registers(__m512 x) {
     return x;
 }
 
-/* Adds the products of four unsigned bytes of a and four signed bytes of b to each element of sum. */
+/* Multiplies four unsigned bytes of `a` by four signed bytes of `b`, and adds the products to each element of `sum`. */
 INLINE __m512i add_products(__m512i sum, __m512i a, __m512i b) {
     sum = _mm512_dpbusd_epi32(sum, a, b);
     __asm__("" : "+v"(sum));
@@ -49,7 +49,8 @@ INLINE void add_words(const kvc_i8 *words, size_t strip, const kvc_i8 *quant, si
     }
 }
 
-/* Computes the scores of `rows` queries, a compile-time constant, and of two strips of entries, from entry e on. */
+/* Computes the scores of `rows` queries with two strips of entries, from entry e on. `rows` is a compile-time
+ * constant. */
 INLINE void score_strips(const struct kvc_integer_tile *tile, const struct kvc_integer_queries *queries, size_t first,
                          uint32_t e, float scale, unsigned rows, float *s) {
     const size_t groups = integer_groups(tile->d), row_bytes = groups * KVC_Q8_GROUP, strip = STRIP * row_bytes;
@@ -110,8 +111,8 @@ static void scores(const struct kvc_integer_tile *tile, const struct kvc_integer
 
 /* ---- values ---- */
 
-/* Computes one group of channels of the outputs of `rows` queries over the packed quads `from` .. `to` - 1. A quad is
- * four entries. `rows` is a compile-time constant. */
+/* For `rows` queries, computes one group of output channels over the packed quads `from` .. `to` - 1. A quad is four
+ * entries. `rows` is a compile-time constant. */
 INLINE void value_rows(const kvc_i8 *values, const unsigned char *digits, uint32_t from, uint32_t to, unsigned rows,
                        const float *unit, size_t units, uint32_t channels, float *o, size_t stride) {
     __m512i sum[VALUE_QUERIES][4];

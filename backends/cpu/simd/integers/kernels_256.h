@@ -45,8 +45,8 @@ INLINE const unsigned char *whole_group(const unsigned char *row, uint32_t g, ui
     return copy;
 }
 
-/* Returns the second half of the memory of a row [KVC_TILE] of scales. Packing first stores the scales there as float16
- * numbers, and widen_scales then converts them in place. */
+/* Returns the second half of a row of scales [KVC_TILE]. Packing first stores the scales there as float16 numbers, and
+ * widen_scales then converts them in place. */
 INLINE unsigned char *halves_of(float *scale) { return (unsigned char *)scale + KVC_TILE * (sizeof *scale - 2); }
 
 static void widen_scales(float *scale, uint32_t groups) {
@@ -243,8 +243,8 @@ struct query_rows {
     const kvc_i32 *sum;
 };
 
-/* Multiplies one element of the packed keys of `strips` strips by the same channels of `rows` queries, and adds the
- * products to the sums. */
+/* For each of `strips` strips and `rows` queries, multiplies one element of the strip's packed keys by the query's same
+ * channels, and adds the products to the sums. */
 INLINE void add_products(unsigned rows, unsigned strips, const kvc_i8 *keys, size_t strip, const unsigned char *quant,
                          size_t step, __m256i sum[QUERIES][QUERIES]) {
     __m256i key[QUERIES];
@@ -458,7 +458,7 @@ MIX(mix_2, 2, 4)
 MIX(mix_3, 3, 2)
 MIX(mix_4, 4, 2)
 
-/* Computes one group of channels of the outputs of up to QUERIES queries. */
+/* For up to QUERIES queries, computes one group of output channels. */
 static void mix_queries(const struct kvc_integer_tile *tile, uint32_t g, const float *p, const struct seen_range *in,
                         uint32_t count, struct factors *factors, float *o, size_t stride) {
     const struct seen_range any = seen_by_all(in, count);

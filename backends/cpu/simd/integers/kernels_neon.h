@@ -315,7 +315,7 @@ MIX(3)
 MIX(4)
 #endif
 
-/* Computes one group of channels of the outputs of up to MIX_ROWS queries. */
+/* For up to MIX_ROWS queries, computes one group of output channels. */
 static void mix_queries(const struct kvc_integer_tile *tile, uint32_t g, const float *p, const struct seen_range *in,
                         uint32_t count, struct factors *factors, float *o, size_t stride) {
     const struct seen_range any = seen_by_all(in, count);

@@ -44,8 +44,8 @@ INLINE void store_digits(const __m512i *x, unsigned char *digit) {
 }
 
 /* Computes the weights of one query from p [KVC_TILE], and writes their digits to digit [2, KVC_TILE], for the blocks
- * of entries that `of` contains. The query sees the entries `in`. p is undefined outside the blocks of 32 that `in`
- * overlaps. */
+ * of entries that `of` contains. `in` is the range of entries that the query sees. p is undefined outside the blocks of
+ * 32 that `in` overlaps. */
 INLINE void weigh(const float *p, const float *factor, struct seen_range in, struct seen_range of,
                   unsigned char *digit) {
     const uint32_t first = in.low / KVC_LANES * KVC_LANES, end = (in.high + KVC_LANES - 1) / KVC_LANES * KVC_LANES;

@@ -178,10 +178,10 @@ static inline float vf_most(vf a) {
 /* The last three levels of the tree that sums the lanes of dot products. Each addition handles two vectors and needs
  * one shuffle and one blend; the blend swaps the operands of some lanes, which does not change the sums.
  *
- * vf_tree_4 takes the lanes of one dot product in a and of another in b, and returns four partial sums of each dot
- * product in half a vector. vf_tree_2 takes two such results and returns two partial sums of each dot product.
- * vf_tree_1 takes two results of vf_tree_2 and returns eight complete sums: dot products 0 .. 3 come from the first
- * halves and 4 .. 7 from the second halves. */
+ * vf_tree_4 takes the lanes of one dot product in `a` and those of another in `b`. It returns four partial sums of each
+ * dot product in one half of the vector. vf_tree_2 takes two such results and returns two partial sums of each dot
+ * product. vf_tree_1 takes two results of vf_tree_2 and returns eight complete sums: dot products 0 .. 3 come from the
+ * first halves and 4 .. 7 from the second halves. */
 INLINE vf vf_tree_4(vf a, vf b) {
     return _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
 }

@@ -47,7 +47,7 @@ static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
 static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf vf_sqrt(vf a) { return _mm512_sqrt_ps(a); }
 static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
-/* Returns a and keeps it in a register. Without this function, compilers load a from memory for each use. */
+/* Returns `a` and keeps it in a register. Without this function, compilers load `a` from memory for each use. */
 static inline vf vf_held(vf a) {
     __asm__("" : "+v"(a));
     return a;

@@ -5,7 +5,7 @@
 
 #include "backends/cpu/simd/linear/scales.h"
 
-/* Calls row(NAME, name, stride, at) for each type. The 16 bytes of part p begin at byte at + p * stride. Their low
+/* Calls row(NAME, name, stride, at) for each type. The 16 bytes of part p begin at offset `at` + p * stride. Their low
  * halves are the first 16 weights, their high halves the other 16. */
 #define NIBBLE_TYPES(row)                                                                                              \
     row(Q4_0, q4_0, 18, 2) row(Q4_1, q4_1, 20, 4) row(IQ4_NL, iq4_nl, 18, 2) row(MXFP4, mxfp4, 17, 1)                  \

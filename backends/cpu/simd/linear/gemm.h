@@ -108,9 +108,9 @@ INLINE size_t tile_merge(const int rows, const int adds, vf sum[TILE_ROWS][TILE_
     return steps - 2 * gap * (size_t)rows;
 }
 
-/* Finds the memory for the waiting sums of 1, 2, 4, 8 and 16 lanes of a tile, to which later lanes are added. If those
- * lanes belong to this round, a waiting sum is stored in the round's scratch memory, otherwise in `outer`. The sums of
- * all 32 lanes go to y, whose cache lines are prefetched. */
+/* Finds the memory for a tile's waiting sums of 1, 2, 4, 8 and 16 lanes. Later lanes will be added to a waiting sum. If
+ * these later lanes belong to this round, the waiting sum is in the round's scratch memory, otherwise in `outer`. The
+ * sums of all 32 lanes go to y, whose cache lines are prefetched. */
 INLINE void tile_places(const int rows, const struct run *r, size_t tile, float *inner, float **waiting) {
     float *outer = r->outer + tile * r->outer_floats;
     for (unsigned n = 0; n < TREE_LEVELS; n++) {

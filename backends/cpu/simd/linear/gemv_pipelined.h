@@ -165,8 +165,9 @@ INLINE void pipeline_weigh(const enum kvc_type type, struct in_flight *f, const 
  * preparing the scales afterwards is faster. */
 INLINE bool prepared_early(const enum kvc_type type) { return type != KVC_Q8_0; }
 
-/* Adds the products of a group of each output to acc. Meanwhile, one output at a time, prepares the scales of the next
- * group, which is `next_group` bytes after this one; preparing all at once would keep the vector units waiting. */
+/* Adds the products of a group of each output to acc. At the same time, prepares the scales of the next group, which is
+ * `next_group` bytes after this one. It prepares them for one output at a time, because preparing all at once would
+ * keep the vector units waiting. */
 INLINE void gemv_pipelined(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const float *x,
                            const unsigned char *const *row, size_t next_group, const struct scales *scales,
                            struct scales *next_scales) {

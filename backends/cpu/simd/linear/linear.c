@@ -77,8 +77,8 @@ void kvc_linear_run(struct kvc_cpu *cpu, const struct kvc_linear_kernels *kernel
     KVC_ASSERT(kvc_span_holds(args->x, (uint64_t)rows * w->inputs) &&
                kvc_span_holds(args->y, (uint64_t)rows * w->outputs));
     if (rows == 1 || rows <= kernels->few) {
-        /* Each thread gets contiguous outputs, divided into a few parts, so that the other threads need not wait for
-         * one that starts late. */
+        /* Each thread gets contiguous outputs, divided into a few parts, so that the other threads need not wait for a
+         * thread that starts late. */
         s.parts = threads == 1 ? 1 : kvc_min_u64(4 * threads, (s.call.N + 63) / 64);
         s.scratch = rows == 1 ? kernels->gemv_scratch(&s.call) : kernels->small_batch_rows_scratch(&s.call);
         if (s.scratch > 0) {

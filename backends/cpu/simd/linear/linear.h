@@ -28,8 +28,8 @@ struct kvc_linear_kernels {
     size_t tile_outputs; /* number of outputs of a packed panel */
 
     /* gemv computes outputs `first` .. `last` - 1 of one row; few_rows computes them for at most `few` rows. Before
-     * gemv, gemv_start may write x to scratch memory in another order, where it must stay until all outputs are
-     * computed. */
+     * gemv, gemv_start may write x in another order to scratch memory. That memory must not change until all outputs
+     * are computed. */
     size_t (*gemv_scratch)(const struct kvc_linear_call *call); /* in floats */
     void (*gemv_start)(struct kvc_linear_call *call, float *scratch);
     void (*gemv)(const struct kvc_linear_call *call, size_t first, size_t last);

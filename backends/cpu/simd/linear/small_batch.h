@@ -153,8 +153,8 @@ static struct small_batch_weights small_batch_weights_at(const struct kvc_linear
     return w;
 }
 
-/* Multiplies `groups` groups of x, from weight k on, by the weights, for all rows. Prefetches the next weights evenly:
- * with each vector of lanes the weights of two outputs, until all are fetched. */
+/* Multiplies `groups` groups of x, from weight k on, by the weights, for all rows. Spreads the prefetches of the next
+ * weights evenly: for each vector of lanes, it prefetches the weights of two outputs, until it has fetched all. */
 static void small_batch_stretch(const struct kvc_linear_call *call, float *lanes, const float *x,
                                 const struct small_batch_weights *w, size_t k, size_t groups) {
     const size_t all = kvc_divide_up(call->K, KVC_LANES);

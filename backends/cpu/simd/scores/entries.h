@@ -114,8 +114,8 @@ static void entry_scores_task(void *argument, size_t task, unsigned thread) {
                            : -kvc_div(dot_row(type, slot_key(&head, head_slot(&head, index)), work.u, d), score[index]);
 }
 
-/* Returns the number of vector operations if one entry takes `each` of them. *blocks_most receives the largest number
- * of blocks of a head. */
+/* Returns the number of vector operations for all entries of the lists, at `each` operations per entry. *blocks_most
+ * receives the largest number of blocks of a head. */
 static double entries_work(const struct kvc_lists *lists, double each, uint32_t *blocks_most) {
     double work = 0.0;
     *blocks_most = 0;
@@ -154,7 +154,8 @@ static size_t lay_out_shares(const struct norm_shares_job *job, struct shares_wo
     return at.used;
 }
 
-/* Computes the share of each entry's key or value in its chunk. */
+/* Divides the squared length of each entry's key or value by the sum of the squared lengths in its chunk. If
+ * args->chunk is 0, writes the squared lengths. */
 static void make_shares(const struct kvc_norm_shares *args, const struct head_entries *head, bool values,
                         float *share) {
     const struct kvc_entry_format *format = &args->lists->format;

@@ -445,7 +445,8 @@ struct standard { /* a mean and a standard deviation */
     float mean, spread;
 };
 
-/* Returns the 32-lane sum over indices low .. high - 1 of one tile: of x or, if `squares` is true, of (x - mean)^2. */
+/* Returns the 32-lane sum of x over indices low .. high - 1 of one tile. If `squares` is true, sums (x - mean)^2
+ * instead. */
 static float sum_tile(const float *x, uint32_t low, uint32_t high, bool squares, float mean) {
     float lane[KVC_LANES] = {0};
     for (uint32_t r = low; r < high; r++) {

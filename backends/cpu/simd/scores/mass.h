@@ -132,8 +132,8 @@ static void make_noise(const struct probabilities_tile *tile) {
     }
 }
 
-/* The destination of the results for the noisy scores of one query and group: maxima and sums [tiles, G], whose rows
- * are `apart` floats apart, and, if they are kept, the scores themselves [G, tiles * KVC_TILE]. */
+/* Memory for the noisy scores of one query and group. Their maxima and sums are [tiles, G], in rows that are `apart`
+ * floats apart. The scores are [G, tiles * KVC_TILE]; `kept` is NULL if they are not kept. */
 struct noisy_capacity {
     float *maximum, *sum, *kept;
     size_t apart;

@@ -10,10 +10,10 @@ struct ring_job {
     enum kvc_row_kind kind;
 };
 
-/* Sets value[e] to the sum over the group's heads, in ascending order, of a term that depends on `kind`: the
- * probability exp(s - M) / L, or the score s, or 1 if the probability is below `least` and 0 otherwise. If `few` is not
- * NULL, few[e] also receives the number of probabilities below `least`. Rows of s are s_stride apart and reach to the
- * end of the tile. */
+/* Adds a term of each of the group's heads, in ascending order, and writes the sum to value[e]. `kind` defines the
+ * term: the probability exp(s - M) / L; the score s; or 1 if the probability is below `least`, otherwise 0. If `few` is
+ * not NULL, few[e] also receives the number of probabilities below `least`. Rows of s are s_stride apart and reach to
+ * the end of the tile. */
 static void group_values(const float *s, size_t s_stride, uint32_t low, uint32_t high, uint32_t group,
                          const float *maximum, const float *sum, enum kvc_row_kind kind, float least, float *value,
                          float *few) {

@@ -62,7 +62,7 @@ static int32_t threshold_among(const int32_t *keys, uint32_t n, uint32_t top, in
     return threshold_between(rest, n, top, low, high);
 }
 
-/* Data that a thread prefetches while it computes without reading memory. It prefetches the entries chosen for its
+/* What a thread prefetches while it computes on data in the cache. The thread prefetches the entries chosen for its
  * previous head, from number `next` on. It also prefetches bytes `at` .. `end` - 1 of each of the `dims` channels of
  * its next head, one piece of each channel in turn. */
 struct select_prefetch {
@@ -132,7 +132,7 @@ INLINE uint32_t add_candidates(const float *e, size_t stride, uint32_t rows, con
     return vi_append(unit, vi_add(vi_ascending(), vi_set((int32_t)i)), bits);
 }
 
-/* Returns the score of a key other than INT32_MIN. */
+/* Converts a sort key back to its score. The key must not be INT32_MIN. */
 static float key_score(int32_t key) { return kvc_from_bits((uint32_t)key ^ ((uint32_t)(key >> 31) & INT32_MAX)); }
 
 INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, uint32_t n,
@@ -160,7 +160,7 @@ INLINE uint32_t all_candidates(const struct unit_scores *scores, uint32_t rows, 
 }
 
 /* Finds candidates that include the best `top` + `more` of n units. If n is large, a sample of the units first gives a
- * lower and an upper bound for the key of the last of the best `top` units. */
+ * lower and an upper bound for the lowest key of the best `top` units. */
 static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32_t top, uint32_t more,
                             struct candidates *to) {
     to->low = INT32_MIN;
@@ -199,9 +199,9 @@ static void find_candidates(const struct unit_scores *scores, uint32_t n, uint32
         to->high = INT32_MAX;
 }
 
-/* Writes the entries of the `top` best candidates, ascending. Each unit has `page` entries. Of the candidates whose key
- * is `bound`, those with the lowest units are taken, and the last of these leaves out its last `cut` entries.
- * Overwrites the candidates. */
+/* Writes the entries of the `top` best candidates, ascending. Each unit has `page` entries. If several candidates have
+ * the key `bound`, those with the lowest units are taken. The last `cut` entries of the last of these units are left
+ * out. Overwrites the candidates. */
 static uint32_t *write_units(const struct candidates *from, uint32_t top, uint32_t page, uint32_t places, uint32_t cut,
                              int32_t bound, uint32_t *next) {
     uint32_t equal = top - count_above(from->key, from->count, bound), chosen = 0, last = UINT32_MAX;

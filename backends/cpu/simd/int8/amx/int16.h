@@ -23,7 +23,7 @@
 #define WIDE_TILE_ROWS 64
 #define WIDE_TILES 8     /* number of row tiles that are multiplied by a piece of a panel */
 #define WIDE_OUTPUTS 128 /* number of outputs of a panel */
-#define WIDE_TOGETHER 32 /* number of outputs that are computed for all rows of a row tile before the next ones */
+#define WIDE_TOGETHER 32 /* number of outputs that are computed for all rows of a row tile before the next outputs */
 #define WIDE_PIECE 8     /* number of blocks of a piece */
 #define WIDE_SQUARE ((size_t)STEPS * DIGITS * SQUARE) /* number of words of a block for 16 rows or 16 outputs */
 #define WIDE_X_BLOCK (WIDE_TILE_ROWS / SIDE * WIDE_SQUARE + WIDE_TILE_ROWS)
@@ -183,8 +183,8 @@ INLINE void wide_add_line(const struct wide_square *square, size_t n) {
     fv_store(to, fv_fma(scale, whole, _mm512_maskz_loadu_ps(square->adds, to)));
 }
 
-/* Multiplies the digits of a square over `steps` steps and stores the sums. Meanwhile adds the sums of the square
- * `before` to the outputs, unless it is NULL. */
+/* Multiplies the digits of a square over `steps` steps and stores the sums. Unless `before` is NULL, adds the sums of
+ * that square to the outputs at the same time. */
 INLINE void wide_multiply(struct kvc_tiles *tiles, const kvc_u32 *w, const kvc_u32 *x, size_t steps,
                           kvc_i32 (*sum)[SQUARE], const struct wide_square *before) {
     const size_t lines = before ? SIDE : 0;

@@ -19,7 +19,7 @@ static size_t prepared_words(const struct kvc_int8_call *call) {
     return groups_of(call) * 8 * BLOCK_WORDS(kind_of[call->type]);
 }
 
-/* Prepares block b of the call's rows as row r of a tile's block. */
+/* Writes block b of the call (numbered across all rows) to row r of a tile's block `to`. */
 INLINE void prepare_block(const struct kvc_int8_call *call, kvc_u32 *to, size_t r, size_t b, int kind) {
     const kvc_i32 *sum = call->sum + 2 * b;
     kvc_u32 *more = to + 8 * TILE_ROWS + r;

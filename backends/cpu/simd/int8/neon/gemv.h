@@ -12,8 +12,8 @@ INLINE int32x4_t reduce(const int32x4_t *part) {
     return vpaddq_s32(vpaddq_s32(part[0], part[1]), vpaddq_s32(part[2], part[3]));
 }
 
-/* Subtracts `offset` times the sum of `quants` from sums of products whose codes exceed the weights' quants by
- * `offset`. */
+/* Corrects four sums of products whose codes exceed the weights' quants by `offset`: subtracts `offset` times the four
+ * sums of the activations, `quants`. */
 INLINE int32x4_t without(int32x4_t sum, const kvc_i32 *quants, int offset) {
     return offset ? vmlsq_n_s32(sum, vld1q_s32(quants), offset) : sum;
 }
