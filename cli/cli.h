@@ -120,8 +120,8 @@ void cli_warn(const struct cli_command *command, const char *format, ...) __attr
  * ranks it serves rank 0 until the end and returns an exit status. */
 int cli_start_ranks(const struct cli_command *command, int argc, char **argv);
 struct kvc_ranks *cli_ranks(void); /* returns the ranks that compute each library call together, or NULL */
-/* Closes the ranks. The program calls it last, and not by atexit, because an MPI that ends the program calls exit
- * itself. */
+/* Closes the ranks. The program calls it last. It is not registered with atexit, because an MPI library that ends the
+ * program calls exit, which would run it. */
 void cli_leave_ranks(void);
 /* With --ranks data, every rank runs the command with a share of the work, and only rank 0 prints. cli_data_ranks
  * returns the ranks, and cli_data_rank the rank of this process. Without --ranks data they return NULL and 0. */
@@ -438,8 +438,8 @@ struct cli_answer {
     bool unread; /* true if the user stopped the prompt; the session must then be opened anew (cli_generation_anew) */
 };
 void cli_answer_free(struct cli_answer *answer);
-/* Prepares a longrope session for `count` more tokens. If they exceed the short factors, recomputes the session with
- * the long factors, or warns. */
+/* Prepares a longrope session for `count` more tokens. If the session then exceeds the length of the short factors,
+ * recomputes the session with the long factors, or warns. */
 int cli_longrope(struct cli_generation *generation, const int32_t *tokens, size_t count);
 /* If the session may outgrow the short factors and will have evicted entries by then, selects the long factors at once.
  * Call it before the first tokens. */
@@ -558,8 +558,8 @@ bool cli_template_given(const struct cli_template *from); /* returns true if an 
          &(t)->special_content, 0, 0, NULL}
 /* clang-format on */
 
-/* Returns the option that selects the model's own chat template: "--template model", or "--template NAME" if the
- * model's template fails. Returns NULL if the model has no template. */
+/* Returns the option that a message suggests for a model with a chat template: "--template model", or
+ * "--template NAME" if the model's template fails. Returns NULL if the model has no template. */
 const char *cli_own_template(const struct kvc_model *model);
 /* A conversation. The text of the first turn is the whole formatted conversation. The text of a later turn is what the
  * template writes after the last answer. */
@@ -579,9 +579,9 @@ int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *
 /* Removes all messages. If keep_system is true, keeps the system message and the messages of --messages. The next turn
  * is then a first turn. */
 void cli_chat_clear(struct cli_chat *chat, bool keep_system);
+void cli_chat_drop(struct cli_chat *chat); /* removes the last message */
 /* Makes the whole conversation the text of the next turn, for a session that holds none of it. Returns false if the
  * conversation is empty. */
-void cli_chat_drop(struct cli_chat *chat); /* removes the last message */
 bool cli_chat_reread(struct cli_chat *chat);
 /* Returns true if the session holds the conversation. */
 bool cli_chat_begun(const struct cli_chat *chat);
@@ -605,7 +605,8 @@ struct cli_lock {               /* a lock on a file; if all members are zero, th
     int file;
     char *guard; /* name of the lock file, which is removed when the lock is released */
 };
-/* Locks the file `guard`, so that no other process that uses this lock writes to path. `option` names path. */
+/* Locks the file `guard`, so that no other process that uses this lock writes to path. Messages name path by the
+ * option that gave it, `option`. */
 int cli_lock_open(const struct cli_command *command, const char *option, const char *path, const char *guard,
                   struct cli_lock *lock);
 void cli_lock_close(struct cli_lock *lock);

@@ -1,4 +1,4 @@
-/* mpi.c - the communication layer over MPI (2.2 or newer, with MPI_Ibcast 3.0), in a plug-in of its own. An MPI error
+/* mpi.c - the communication layer over MPI 3.0 or newer, in a plug-in of its own. An MPI error
  * ends the program with MPI's own message.
  *
  * Tests set KVCULL_RANKS on rank 0. With "synchronous" a send completes only when its receiver has started to receive,

@@ -65,7 +65,7 @@ const struct info_rule info_rules[] = {
      "A kept key keeps its rotation, and the next token takes the next position of the text. The exception is the "
      "option positions=cache of the methods streaming, lacache, finch and take. With this option, the key of the entry "
      "with index r is rotated to position r. The query of a token is rotated to the index of that token's own entry. "
-     "Only select methods may be joined with positions=cache."},
+     "A method with positions=cache may be joined only with select methods."},
     {"Order.", "Kept entries are in the order of their positions. Windows, pooling and pages follow that order."},
     {"Ties.",
      "The higher score wins. Of equal scores (-0 and +0 are equal) the lower index wins. NaN never wins. Scores are "
@@ -84,9 +84,11 @@ const struct info_rule info_rules[] = {
      "whether the method acts on it or not: all in tokens, or all as shares (50%/25%/10%). Methods that divide one "
      "budget among the layers refuse a budget for each layer, and so do methods in which one layer chooses for other "
      "layers. A prompt method and a select method can share a split budget, just as snapkv and hsa share the budget of "
-     "rocketkv. An example is adakv:budget=split:512+quest:budget=split:512. Here the compression is c = N / 512, with "
-     "N as in rule 15, and the prompt method's part of it is r = min(0.2 + 0.06 log2 c, 0.8). The prompt method keeps "
-     "floor(N / c^r) entries, but no fewer than the minimum of a share. The select method's budget is 512. The select "
+     "rocketkv. An example is adakv:budget=split:512+quest:budget=split:512. Here the whole compression is c = N / "
+     "512, with N as in rule 15. The prompt method compresses by the factor c^r, where r = min(0.2 + 0.06 log2 c, "
+     "0.8): "
+     "it keeps floor(N / c^r) entries, but no fewer than the minimum of a share. The select method's budget is 512. "
+     "The select "
      "method computes its pages and channels for the entries that the prompt method keeps. Both methods need the same "
      "split budget. An impossible value is an error that names the option, the value and the range, before a model is "
      "loaded."},

@@ -28,8 +28,8 @@ enum kvc_status kvc_chat_tokens(const struct kvc_model *model, const struct kvc_
                                 const struct kvc_message *messages, size_t count, int32_t **tokens, size_t *token_count,
                                 struct kvc_error *error);
 /** Tokenizes a text as kvc_tokenize does, but recognizes a control token only if all its bytes have the mark 0. `marks`
- * [bytes] is the array of struct kvc_rendered; NULL: all are 0. Added tokens that the model's files do not call special
- * are recognized everywhere, except those that end a turn. The caller frees `*tokens`. */
+ * [bytes] is the member of that name of struct kvc_rendered; NULL: all marks are 0. Added tokens that the model's files
+ * do not call special are recognized everywhere, except those that end a turn. The caller frees `*tokens`. */
 enum kvc_status kvc_tokenize_marked(const struct kvc_model *model, const char *text, const char *marks, size_t bytes,
                                     unsigned flags, int32_t **tokens, size_t *count, struct kvc_error *error);
 

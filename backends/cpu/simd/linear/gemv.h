@@ -51,7 +51,7 @@ INLINE float gemv_total(const enum kvc_type type, const vf *acc) {
     return sum_lanes(acc);
 }
 
-/* Adds the products of part p of a group, which is 32 weights of each output. */
+/* Adds the products of part p of a group. A part is 32 weights of each output. */
 INLINE void gemv_part(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const float *x,
                       const unsigned char *const *row, int p, const struct scales *scales) {
     vf xv[LANE_VECTORS];
@@ -95,7 +95,8 @@ INLINE void gemv_group(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const 
     gemv_in_order(type, acc, x, row, scales);
 }
 
-/* Adds the products of the last n % 32 weights of each output, for types whose rows need not be whole groups of 32. */
+/* Adds the products of the last n % 32 weights of each output, for types whose rows need not have a multiple of 32
+ * weights. */
 INLINE void gemv_end(const enum kvc_type type, vf (*acc)[LANE_VECTORS], const float *x, size_t n,
                      const unsigned char *const *row, size_t at) {
     float left[KVC_LANES], w[GEMV_STREAMS * KVC_LANES];
