@@ -1,5 +1,5 @@
-/* mpi.c - the communication layer over MPI 3.0 or newer, in a plug-in of its own. An MPI error
- * ends the program with MPI's own message.
+/* mpi.c - the communication layer over MPI 3.0 or newer, in a plug-in of its own. An MPI error ends the program with
+ * MPI's own message.
  *
  * Tests set KVCULL_RANKS on rank 0. With "synchronous" a send completes only when its receiver has started to receive,
  * so code that depends on buffering hangs. With "machines" every second rank counts as being on a second machine. */
