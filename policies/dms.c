@@ -98,8 +98,7 @@ const struct kvc_policy_class kvc_policy_dms = {
             "fewer than one that does not. So there is no budget: an entry stays while it is among the newest, and is "
             "evicted after that if its score is below a threshold. How many entries a head holds depends on the text.",
     .formula = "score_j: that of knorm, qfilter or kvzap (`scorer`); kept = the entries of the last `window` tokens, "
-               "and of the "
-               "others those with score_j >= threshold",
+               "and of the others those with score_j >= threshold",
     .memory = "at most n entries; the data decides how many. With scorer=qfilter the filters, d float32 per layer and "
               "KV head; with scorer=kvzap what kvzap needs",
     .traffic = "one entry more than a head holds per generated token, and one more read of their keys",
@@ -108,8 +107,8 @@ const struct kvc_policy_class kvc_policy_dms = {
         "appended; "
         "a model so trained cannot be run here. Scores of another method and a threshold replace the trained decision, "
         "as in kvpress. kvpress accepts every scorer, kvcull those that need no query; with scorer=kvzap the method is "
-        "KVzap's (arXiv:2601.07891). kvpress evicts in decode steps "
-        "only on request; here, stages=prompt turns that off.",
+        "KVzap's (arXiv:2601.07891). kvpress evicts in decode steps only on request; here, stages=prompt turns that "
+        "off.",
     .second_turn = "Entries that leave the window are tested like those of the first turn.",
     .whole_keys = true,
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_DECODE,

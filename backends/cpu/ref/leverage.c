@@ -128,8 +128,7 @@ void KVC_REF(chunk_mass)(struct kvc_device *device, const struct kvc_chunk_mass 
 struct leverage { /* one list, and scratch memory */
     const struct kvc_leverage_scores *call;
     uint32_t h, d, begin, end;
-    float
-        *x; /* [end - begin, d]: keys rotated back to position 0, then with their mean subtracted; or weighted values */
+    float *x; /* [end - begin, d]: keys rotated back to position 0, less their mean; or weighted values */
     float *mean, *tile, *key, *y; /* [d] */
     float *gram, *gram_tile;      /* [d, d]: first the Gram matrix, then its Cholesky factor */
 };
