@@ -97,6 +97,8 @@ static enum kvc_status predictor_open(struct kvc_runner *runner, const char *pat
     enum kvc_status status = made->path && made->weight ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
     if (status == KVC_OK && !strcmp(path, DRAWN))
         status = draw_file(network, &made->file, error);
+    else if (status == KVC_OK && !network->read_predictor)
+        status = kvc_fail(error, KVC_USAGE, "%s: this program cannot read files of networks; use 'drawn'", path);
     else if (status == KVC_OK)
         status = network->read_predictor(network, path, &made->file, error);
     if (status == KVC_OK)
@@ -132,7 +134,7 @@ enum kvc_status kvc_predictors_open(struct kvc_session *session, struct kvc_erro
         struct kvc_error cause = {KVC_OK, ""};
         if (!path)
             continue;
-        if (!runner->network || !runner->network->read_predictor)
+        if (!runner->network)
             return kvc_fail(error, KVC_USAGE, "policy %s: needs a model: a replay has no hidden states",
                             method->policy->name);
         while (predictor && strcmp(predictor->path, path) != 0)

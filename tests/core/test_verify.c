@@ -131,7 +131,7 @@ static void unknown_operation(void **state) {
 }
 
 struct hashes {
-    uint64_t value[128];
+    uint64_t value[512];
     size_t count;
 };
 
