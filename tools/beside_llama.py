@@ -67,6 +67,8 @@ class Kvcull:
                               "--repeat", str(a.repeat))
         for entry in prompts["prefill"]:
             speeds["prefill", entry["prompt"]] = entry["prompt"] / entry["best_seconds"]
+        if not a.gen:
+            return speeds
         steps = kvcull_json(a.kvcull, *common, "--fill", "--prompt", str(a.prompt[0]), "--gen", str(a.gen),
                             "--batch", ",".join(map(str, a.batches)))
         for entry in steps["decode"]:
@@ -81,7 +83,7 @@ class LlamaTurns:
         self.arguments = arguments
         longest = max(*arguments.prompt, arguments.prompt[0] + arguments.gen)
         self.single = Llama(lib, path, longest, cache=arguments.entries)
-        batch = max(arguments.batches)
+        batch = max(arguments.batches, default=1)
         self.many = None
         if batch > 1:
             self.many = Llama(lib, path, arguments.prompt[0] + arguments.gen, batch, cache=arguments.entries)
@@ -155,7 +157,8 @@ class OpenVinoTurns:
             self.load(threads)
         for prompt in a.prompt:
             speeds["prefill", prompt] = prompt / min(self.generate(prompt, 1)[0] for _ in range(a.repeat))
-        speeds["decode", 1] = 1 / self.generate(a.prompt[0], a.gen)[1]
+        if a.gen:
+            speeds["decode", 1] = 1 / self.generate(a.prompt[0], a.gen)[1]
         return speeds
 
 
@@ -219,7 +222,7 @@ def main():
     parser.add_argument("--threads", type=positives, default=[1, 2], metavar="N,..", help="threads (1,2)")
     parser.add_argument("--prompt", type=positives, default=[512], metavar="N,..",
                         help="prompt tokens; decode follows the first length (512)")
-    parser.add_argument("--gen", type=positive, default=32, metavar="N", help="decode steps of a turn (32)")
+    parser.add_argument("--gen", type=int, default=32, metavar="N", help="decode steps of a turn, 0 for none (32)")
     parser.add_argument("--batch", type=positive, default=8, metavar="N",
                         help="sequences in a batch, besides 1 (8)")
     parser.add_argument("--repeat", type=positive, default=2, metavar="N", help="prefills of a turn (2)")
@@ -234,13 +237,16 @@ def main():
         fail(f"--math: {','.join(arguments.math)}: float, int8, int16 or fast", 2)
     if not set(arguments.beside) <= {*OTHERS}:
         fail(f"--beside: {','.join(arguments.beside)}: llama or openvino", 2)
-    arguments.batches = sorted({1, arguments.batch})
+    if arguments.gen < 0:
+        fail(f"--gen {arguments.gen}: 0 or more", 2)
+    arguments.batches = sorted({1, arguments.batch}) if arguments.gen else []
     libs = {other: OTHERS[other][1]() for other in arguments.beside}
     version = kvcull(arguments.kvcull, "--version").splitlines()[0]
     print(f"{processor()}, {os.cpu_count()} cores, {datetime.date.today()}; {version};\n"
           + "".join(f"{described(other, lib)}.\n" for other, lib in libs.items())
-          + f"{arguments.rounds} rounds, the fastest of {arguments.repeat} prefills, the median of {arguments.gen} "
-          f"steps; {arguments.entries} entries; tokens per second.\n")
+          + f"{arguments.rounds} rounds, the fastest of {arguments.repeat} prefills, "
+          + (f"the median of {arguments.gen} steps" if arguments.gen else "no decode")
+          + f"; {arguments.entries} entries; tokens per second.\n")
     head = ["file", "threads", "what", *(OTHERS[other][0] for other in arguments.beside), *arguments.math]
     head += [f"{math} / {OTHERS[other][0]}" for other, math in pairs(arguments)]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|", flush=True)
