@@ -92,10 +92,15 @@ static void put_chat_logprobs(struct serve_text *text, const struct serve_choice
     serve_text_free(&piece);
 }
 
-static size_t characters(const char *data, size_t bytes) {
-    size_t count = 0;
-    for (size_t i = 0; i < bytes; i++)
-        count += ((unsigned char)data[i] & 0xc0) != 0x80;
+/* Returns the number of characters that begin in a token's text. */
+static size_t characters(const struct serve *serve, int32_t token) {
+    char bytes[256];
+    size_t size = 0, count = 0;
+    struct kvc_error error;
+    if (kvc_token_bytes(serve->model, token, false, bytes, sizeof bytes, &size, &error) != KVC_OK)
+        return 0;
+    for (size_t i = 0; i < cli_min(size, sizeof bytes); i++)
+        count += ((unsigned char)bytes[i] & 0xc0) != 0x80;
     return count;
 }
 
@@ -125,7 +130,7 @@ static void put_logprobs(struct serve_text *text, const struct serve_choice *cho
         serve_text_put(text, i > from ? "," : "");
         put_piece(text, serve, choice->records[i].token, &piece);
         serve_text_print(&offsets, "%s%zu", i > from ? "," : "", *offset);
-        *offset += characters(piece.data ? piece.data : "", piece.bytes);
+        *offset += characters(serve, choice->records[i].token);
     }
     serve_text_put(text, "],\"token_logprobs\":[");
     for (size_t i = from; i < choice->record_count; i++) {

@@ -248,6 +248,17 @@ def texts_of_many_bytes():
             assert re.fullmatch(pattern, choice['text']) and choice['finish_reason'] == 'stop', (pattern, choice)
 
 
+def tokens_that_are_no_characters():
+    """In log probabilities, a token that is a part of a character is written as its bytes."""
+    fields = {'regex': 'a€', 'temperature': 0}
+    pieces = ['a', r'bytes:\xe2', r'bytes:\x82', r'bytes:\xac']
+    got = ask(COMPLETIONS, logprobs=0, **fields)[0]['logprobs']
+    assert got['tokens'] == pieces and got['text_offset'] == [0, 1, 2, 2], got
+    content = ask(CHAT, logprobs=True, top_logprobs=1, **fields)[0]['logprobs']['content']
+    assert [token['token'] for token in content] == pieces, content
+    assert [token['bytes'] for token in content] == [[97], [0xe2], [0x82], [0xac]], content
+
+
 def schemas_are_refused():
     for path in (COMPLETIONS, CHAT):
         for fields in formats({'type': 'object', 'properties': {'a': {'type': 'strin'}}}):
@@ -271,7 +282,8 @@ def schemas_are_refused():
 
 words = (words_match, an_answer_that_matches_anyway_is_the_same, how_it_ends, beside_other_fields, a_stream_is_the_same,
          others_change_nothing, cached_sessions, patterns_are_refused, patterns_with_no_end_in_sight)
-any_text = (schemas_hold, all_ways_are_the_same, grammars_of_llama, choices_of_texts, texts_of_many_bytes, schemas_are_refused)
+any_text = (schemas_hold, all_ways_are_the_same, grammars_of_llama, choices_of_texts, texts_of_many_bytes,
+            tokens_that_are_no_characters, schemas_are_refused)
 for function in words if what == 'words' else any_text:
     case(function)
 run()
