@@ -101,6 +101,12 @@ fails 3 'No such file' run -q -m "$demo" --load "$work/none" -p x
 fails 3 'holds no conversation' run -q -m "$demo" --load "$work/prompt" --template chatml -p x
 fails 2 'cannot be added to the conversation' run -q -m "$demo" --load "$work/chat" --template chatml --system x -p x
 fails 2 'standard output' run -q -m "$demo" -p x -n 1 --save -
+"$build/examples/questions" "$demo" "$work/library" full "$text" >"$work/out" # saves a session without a note
+cp "$work/library" "$work/before"
+another='library: was saved by another program and has no note of run or chat'
+fails 3 "$another" run -q -m "$demo" --load "$work/library" -p x
+fails 3 "$another" chat -q -m "$demo" --template chatml --session "$work/library"
+that 'it stays' cmp -s "$work/library" "$work/before"
 ok mkmodel --shape tiny --type f16 --seed 3 -o "$work/other.gguf" -q
 fails 3 'model: it was saved with ' run -q -m "$work/other.gguf" --load "$work/prompt" -p x
 
