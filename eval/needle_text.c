@@ -181,11 +181,9 @@ static int count_tokens(const struct cli_command *command, const struct kvc_mode
     return KVC_OK;
 }
 
-/* Chooses a different key for each depth. Returns KVC_INPUT if there are too few keys. */
+/* Chooses a different key for each depth. Returns KVC_INPUT if too few of the keys differ. */
 static enum kvc_status choose_facts(const struct needle_words *words, const double *depths, size_t count,
                                     uint64_t *random, struct needle_text *text) {
-    if (count > words->keys.count)
-        return KVC_INPUT;
     text->facts = calloc(count, sizeof *text->facts);
     if (!text->facts)
         return KVC_RESOURCE;

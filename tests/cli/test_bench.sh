@@ -55,6 +55,7 @@ has '^No operation is slower than ref'
 fails 2 'takes one of operations' bench --table few -q
 fails 2 'takes no --kv' bench --table int8 --kv full
 fails 2 'takes no --ops, --beside' bench --table prompt --shape tiny --only norm
+fails 2 'need --ops or --table' bench --shape tiny --only norm
 fails 2 'give one of them' bench --ops --table int8
 fails 2 'has no entries' bench --table int8 --entries 4096 -q
 

@@ -126,4 +126,23 @@ fails 2 'depths' eval needle -m "$demo" --kv full --depths 21
 fails 2 'texts' eval needle -m "$demo" --kv full --texts 0
 fails 2 'length' eval needle -m "$demo" --kv full --length 10
 fails 2 'budget' eval needle -m "$demo" --kv 'streaming:budget=0'
+# words KEYS NUMBERS: writes word lists with these keys and numbers.
+words() {
+    printf '{"keys": [%s], "numbers": [%s]' "$1" "$2" >"$work/words"
+    for name in nouns adjectives verbs people places prepositions; do
+        printf ', "%s": ["red"]' $name >>"$work/words"
+    done
+    echo '}' >>"$work/words"
+}
+words '"lamp", 5' '"4", "7"'
+fails 3 "words: entry 1 of 'keys' is not a word" eval needle -m "$demo" --kv full --words "$work/words"
+words '"lamp"' '"4"'
+fails 3 "words: 'numbers' has 1 words; at least 2 are needed" eval needle -m "$demo" --kv full --words "$work/words"
+words '"lamp", "lamp"' '"4", "7"'
+fails 3 "'keys': too few different words for 2 facts among 2 words" \
+    eval needle -m "$demo" --kv full --words "$work/words" --texts 1 --length 300 --depths 2
+fails 2 '3 facts in a text, but the word lists have only 2 keys' \
+    eval needle -m "$demo" --kv full --words "$work/words" --texts 1 --length 300 --depths 3
+echo '{"keys":' >"$work/words"
+fails 3 'words: line 2: .*; the file must have word lists' eval needle -m "$demo" --kv full --words "$work/words"
 finish
