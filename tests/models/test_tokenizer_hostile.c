@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #define BPE(vocab, merges) "{\"model\":{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":" merges "}}"
+#define STEP(part, value) "{\"" part "\":" value ",\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}"
+#define SEQUENCE(steps) "{\"type\":\"Sequence\",\"decoders\":[" steps "]}"
 static const struct {
     const char *json, *says;
 } hostile[] = {
@@ -50,6 +52,27 @@ static const struct {
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}],\"special_"
      "tokens\":{\"x\":{\"ids\":[7000]}}},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]}}",
      "outside"},
+    {"{\"model\":{\"vocab\":{\"a\":0},\"merges\":[\"a c\"]}}", "merge 0"}, /* without a type it is BPE */
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[],\"end_of_word_suffix\":\"</w>\"}}",
+     "model.end_of_word_suffix is not supported"},
+    {STEP("normalizer", "{\"type\":\"Prepend\"}"), "normalizer \"Prepend\" has no text"},
+    {STEP("normalizer", "{\"type\":\"Replace\",\"content\":\"b\",\"pattern\":\"a\"}"), "a pattern must be {\"String\""},
+    {STEP("pre_tokenizer", "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"}}"), "\"Split\" has no known behavior"},
+    {STEP("pre_tokenizer", "{\"type\":\"Split\",\"pattern\":{\"String\":\"a\"},\"behavior\":\"Kept\"}"),
+     "\"Split\" has no known behavior"},
+    {STEP("pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"ab\"}"), "\"Metaspace\" is not one character"},
+    {STEP("decoder", "{\"type\":\"Metaspace\",\"replacement\":\"\"}"), "\"Metaspace\" is not one character"},
+    {STEP("decoder", SEQUENCE("{\"type\":\"Metaspace\"},{\"type\":\"Metaspace\"}")), "a decoder with two replacements"},
+    {STEP("decoder", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"b\"}"), "or one of nothing"},
+    {STEP("decoder", "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a\"},\"content\":\"b\"}"),
+     "Replace without plain text"},
+    {STEP("decoder", "{\"type\":\"Strip\",\"content\":\" \",\"start\":1}"),
+     "Strip other than of leading spaces after Fuse"},
+    {STEP("decoder", SEQUENCE("{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":1}")),
+     "Strip other than of leading spaces after Fuse"},
+    {STEP("post_processor", "{\"type\":\"BertProcessing\"}"), "post_processor \"BertProcessing\" is not supported"},
+    {STEP("post_processor", "{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}}]}"),
+     "post_processor has no ids for \"x\""},
 };
 
 static void test_hostile_json(void **state) {
@@ -131,7 +154,7 @@ static void add_text(struct image *image, const char *text) {
 
 static void add_key(struct image *image, const char *key, uint32_t type) {
     char name[100];
-    snprintf(name, sizeof name, "tokenizer.ggml.%s", key);
+    snprintf(name, sizeof name, "tokenizer.%s%s", strchr(key, '.') ? "" : "ggml.", key);
     add_text(image, name);
     add_number(image, type, 4);
     image->keys++;
@@ -226,13 +249,16 @@ static void test_hostile_gguf(void **state) {
         {"gemma4", "default", "a b ab", "a~c", {1, 1, 1}, {0}, 3, 0, 0, 3, "merge 0"},
         {"gemma4", "default", "a b ab", NULL, {1, 1, 1}, {0}, 3, 0, 0, 3, "merges"},
         {"bert", "default", "a b", NULL, {1, 1}, {0}, 2, 0, 0, 2, "bert"},
+        {NULL, "default", "a b", NULL, {1, 1}, {0}, 2, 0, 0, 2, "tokenizer.ggml.model is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct image image = {.count = 0};
         struct kvc_tokenizer *tokenizer;
         struct kvc_error error = {0};
-        add_key(&image, "model", KVC_GGUF_STRING);
-        add_text(&image, cases[i].model);
+        if (cases[i].model) {
+            add_key(&image, "model", KVC_GGUF_STRING);
+            add_text(&image, cases[i].model);
+        }
         add_key(&image, "pre", KVC_GGUF_STRING);
         add_text(&image, cases[i].pre);
         add_texts(&image, "tokens", cases[i].tokens);
@@ -248,6 +274,50 @@ static void test_hostile_gguf(void **state) {
                           : status != KVC_OK)
             fail_msg("case %zu: status %d, \"%s\", wanted \"%s\"", i, (int)status, error.text,
                      cases[i].says ? cases[i].says : "success");
+        kvc_tokenizer_close(tokenizer);
+    }
+}
+
+/* A GGUF file that contains a whole tokenizer.json: other keys name the special tokens, and say whether a text begins
+ * with one. */
+static void test_embedded(void **state) {
+    (void)state;
+    static const char plain[] = BPE("{\"a\":0,\"b\":1}", "[]");
+    static const char begins[] =
+        "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{"
+        "\"id\":\"x\"}}],\"special_tokens\":{\"x\":{\"ids\":[1]}}},\"model\":{\"type\":\"BPE\","
+        "\"vocab\":{\"a\":0,\"b\":1},\"merges\":[]}}";
+    static const struct {
+        const char *json;
+        uint32_t bos;
+        bool add_bos;
+        const char *says; /* NULL: it loads */
+    } cases[] = {{plain, 1, false, NULL},
+                 {plain, 1, true, NULL},
+                 {begins, 1, false, NULL},
+                 {begins, 1, true, NULL},
+                 {plain, 2, true, "tokenizer.ggml.bos_token_id is not a token id below 2"},
+                 {"{}", 1, true, "vocab"},
+                 {NULL, 1, true, "tokenizer.huggingface.json is not a string"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct image image = {.count = 0};
+        struct kvc_tokenizer *tokenizer;
+        struct kvc_error error = {0};
+        add_key(&image, "huggingface.json", cases[i].json ? KVC_GGUF_STRING : KVC_GGUF_BOOL);
+        if (cases[i].json)
+            add_text(&image, cases[i].json);
+        else
+            add_number(&image, 1, 1);
+        add_key(&image, "bos_token_id", KVC_GGUF_U32);
+        add_number(&image, cases[i].bos, 4);
+        add_key(&image, "add_bos_token", KVC_GGUF_BOOL);
+        add_number(&image, cases[i].add_bos, 1);
+        const enum kvc_status status = open_image(&image, 2, &tokenizer, &error);
+        if (cases[i].says ? status != KVC_INPUT || !strstr(error.text, cases[i].says) : status != KVC_OK)
+            fail_msg("case %zu: status %d, \"%s\"", i, (int)status, error.text);
+        const bool add_bos = cases[i].add_bos;
+        if (!cases[i].says)
+            assert_true(same_ids(tokenizer, "a", 1, (const int32_t[]){1, 0} + !add_bos, 1 + add_bos, KVC_TOKENIZE_BOS));
         kvc_tokenizer_close(tokenizer);
     }
 }
@@ -312,9 +382,10 @@ static void test_missing_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hostile_json),       cmocka_unit_test(test_hostile_patterns),
-        cmocka_unit_test(test_hostile_gguf),       cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_growing_normalizer), cmocka_unit_test(test_missing_folder),
+        cmocka_unit_test(test_hostile_json),   cmocka_unit_test(test_hostile_patterns),
+        cmocka_unit_test(test_hostile_gguf),   cmocka_unit_test(test_embedded),
+        cmocka_unit_test(test_scores),         cmocka_unit_test(test_growing_normalizer),
+        cmocka_unit_test(test_missing_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
