@@ -122,12 +122,9 @@ void jinja_put_float(struct jinja *j, struct jinja_text *text, double real) {
     }
 }
 
+/* Writes a finite number with this many digits after the point. */
 void jinja_put_fixed(struct jinja *j, struct jinja_text *text, double real, int places) {
     char out[400];
-    if (isnan(real) || isinf(real)) {
-        jinja_put_float(j, text, real);
-        return;
-    }
     snprintf(out, sizeof out, "%.*f", places > 60 ? 60 : places, real);
     const char *point = localeconv()->decimal_point;
     char *at = *point ? strstr(out, point) : NULL;

@@ -198,6 +198,14 @@ static const struct {
     {"{{ -'a' }}", "the operator - does not take a value of type string"},
     {"{{ +none }}", "the operator + does not take a value of type None"},
     {"{{ 1 < 'a' }}", "a value of type int and one of type string cannot be ordered"},
+    {"{{ 10 ** 20 }}", "64 bits"},
+    {"{{ 2 ** 65 }}", "64 bits"},
+    {"{{ 9223372036854775807|round(-19) }}", "round: the number has more than 64 bits"},
+    {"{{ 1.5|round(61) }}", "round: a precision of 61 is not supported"},
+    {"{{ '{.real}'.format(1) }}", "format: a field begins with an attribute"},
+    {"{{ '{:#}'.format(1.5) }}", "a format with # or more than"},
+    {"{{ '{:010,}'.format(1234) }}", "a format with both leading zeros and a separator is not supported"},
+    {"{{ '%c'|format(0) }}", "a byte 0 is not supported"},
 };
 
 static void refused(const char *source, size_t bytes, const char *says) {
@@ -236,6 +244,7 @@ static void refused_many(const char *begin, const char *middle, size_t times, co
 static void test_deep(void **state) {
     (void)state;
     refused_many("{{ ", "(", 5000, " }}", "deep");
+    refused_many("{{ 0.", "0", 400, " }}", "a number is not readable");
     refused_many("{{ ", "[", 100000, " }}", "deep");
     refused_many("{{ ", "{1:", 5000, " }}", "deep");
     refused_many("{{ ", "not ", 5000, "1 }}", "deep");
@@ -253,6 +262,24 @@ static void test_deep(void **state) {
     refused_many("{% set ", "(", 5000, "", "deep");
     refused_many("{% filter upper", "|upper", 5000, "%}{% endfilter %}", "deep");
     refused_many("", "x", (1 << 20) + 1, "", "may have");
+}
+
+/* A model's special token may hold a byte 0. */
+static void test_variables(void **state) {
+    (void)state;
+    json_t *variables = json_pack("{s: o}", "s", json_stringn("a\0b", 3));
+    struct kvc_error error = {0};
+    char *text;
+    assert_int_equal(render("{{ s }}", 7, variables, &text, &error), KVC_INPUT);
+    assert_non_null(strstr(error.text, "the template writes a byte 0"));
+    for (int i = 0; i < 256; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "v%d", i);
+        json_object_set_new(variables, name, json_integer(i));
+    }
+    assert_int_equal(render("a", 1, variables, &text, &error), KVC_INPUT);
+    assert_non_null(strstr(error.text, "257 variables; there may be 256"));
+    json_decref(variables);
 }
 
 /* The text of raise_exception is printed on one line, without characters that could harm a terminal. */
@@ -290,6 +317,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_jinja), cmocka_unit_test(test_fuzzed),  cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_deep),          cmocka_unit_test(test_refusal), cmocka_unit_test(test_gathering),
+        cmocka_unit_test(test_variables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
