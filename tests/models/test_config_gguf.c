@@ -13,7 +13,7 @@ static const struct gguf_case {
     enum change_kind kind;
     const char *name;    /* the key or the tensor's name */
     double value;        /* the value of UINT, REAL, FLAG; how many numbers UINTS, BOOLS, VECTOR have */
-    const char *text;    /* the value of TEXT; the new name of RENAME */
+    const char *text;    /* the value of TEXT; the new name of RENAME; VECTOR: NULL or "zeros" */
     const char *expected;
 } gguf_cases[] = {
     {"llama2", TEXT, "general.architecture", 0, "gemma", "architecture \"gemma\" is not supported; llama"},
@@ -71,6 +71,8 @@ static const struct gguf_case {
     {"llama2", VECTOR, "blk.0.attn_q.scale", 4, NULL, "tensor blk.0.attn_q.scale does not belong"},
     {"llama2", VECTOR, "rope_freqs.weight", 3, NULL, "OK"},
     {"llama2", VECTOR, "rope_freqs.weight", 4, NULL, "rope_freqs.weight has 4 numbers, it must have 3"},
+    {"llama2", VECTOR, "rope_freqs.weight", 3, "zeros", "rope_freqs.weight[0] is 0, it must be 1e-06 to 1e+09"},
+    {"phi3-longrope", RESHAPE, "rope_factors_long.weight", 0, NULL, "must be an f32 vector of at most 4096 numbers"},
     {"llama-linear", VECTOR, "rope_freqs.weight", 3, NULL, "type linear together with tensor rope_freqs.weight"},
     {"qwen2", DROP, "blk.1.attn_v.bias", 0, NULL, "tensor blk.1.attn_v.bias is missing"},
     {"qwen2-window", UINTS, "qwen2.attention.sliding_window_pattern", 3, NULL, "must be an array of 3 bools"},
@@ -223,9 +225,10 @@ static void write_changed(const struct gguf_case *c, const char *path) {
             fail_msg("%s", error.text);
     }
     if (c->kind == VECTOR) {
-        static const float ones[] = {1, 1.5f, 2, 3, 1, 1, 1, 1};
+        static const float ones[] = {1, 1.5f, 2, 3, 1, 1, 1, 1}, zeros[8];
         assert_in_range(length, 1, sizeof ones / sizeof *ones);
-        assert_int_equal(kvc_gguf_write(writer, next, ones, (size_t)length * sizeof *ones, &error), KVC_OK);
+        assert_int_equal(kvc_gguf_write(writer, next, c->text ? zeros : ones, (size_t)length * sizeof *ones, &error),
+                         KVC_OK);
     }
     if (kvc_gguf_writer_commit(writer, &error))
         fail_msg("%s", error.text);

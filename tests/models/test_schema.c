@@ -89,6 +89,9 @@ static void test_texts(void **state) {
         {"{\"type\":\"string\",\"enum\":[\"a\",1]}", {"\"a\""}, {"1"}},
         {"{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", {"1", "1.5"}, {"\""}},
         {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]}", {"1", "\"x\""}, {"1.5", "n"}},
+        {"{\"oneOf\":[{\"const\":1},{\"enum\":[\"a\",\"b\"]},{\"type\":[\"null\",\"boolean\"]}]}",
+         {"1", "\"b\"", "null", "true"},
+         {"2", "\"c"}},
         {"{\"allOf\":[{\"$ref\":\"#/$defs/a~1b%25\"}],\"$defs\":{\"a/b%\":{\"const\":5}}}", {"5"}, {"6"}},
         {"{\"type\":\"object\",\"required\":[\"v\"],\"properties\":{\"v\":{\"type\":\"null\"},\"next\":{\"$ref\":\"#\"}"
          "}}",
@@ -281,6 +284,31 @@ static void test_refused(void **state) {
     }
 }
 
+/* Expects that a schema is refused: begin, then `count` times the middle with its number, then end. */
+static void refused_many(const char *begin, const char *middle, int count, const char *end, const char *says) {
+    char *schema = malloc(strlen(begin) + strlen(end) + (size_t)count * (strlen(middle) + 8) + 1);
+    assert_non_null(schema);
+    char *at = schema + sprintf(schema, "%s", begin);
+    for (int i = 0; i < count; i++)
+        for (const char *c = middle; *c; c++)
+            at += *c == '#' ? sprintf(at, "%d", i) : sprintf(at, "%c", *c);
+    strcpy(at, end);
+    struct kvc_grammar *grammar = NULL;
+    struct kvc_error error = {0};
+    assert_int_equal(kvc_grammar_open(KVC_GRAMMAR_JSON_SCHEMA, schema, strlen(schema), &grammar, &error), KVC_USAGE);
+    if (!strstr(error.text, says))
+        fail_msg("%s; wanted %s", error.text, says);
+    free(schema);
+}
+
+static void test_limits(void **state) {
+    (void)state;
+    refused_many("{\"properties\":{\"a\":{}", ",\"m#\":{}", 1000, "}}", "schema: #: 1001 members; at most 1000");
+    refused_many("{\"type\":\"string\",\"pattern\":\"", "(", 101, "\"}", "#/pattern: such a deep nesting of groups");
+    refused_many("{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/a\"}],\"$defs\":{\"a\":{\"enum\":[\"a\"",
+                 ",\"m#\"", 1000, "]}}}", "schema: #/oneOf: too many values to compare; use anyOf");
+}
+
 static int32_t token_of(const struct kvc_model *model, const char *text) {
     int32_t *tokens;
     size_t count;
@@ -329,8 +357,8 @@ static void test_costly(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts), cmocka_unit_test(test_ranges),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),   cmocka_unit_test(test_ranges),
                                        cmocka_unit_test(test_lengths), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_costly)};
+                                       cmocka_unit_test(test_limits),  cmocka_unit_test(test_costly)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

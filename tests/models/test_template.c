@@ -183,6 +183,8 @@ static void test_errors(void **state) {
         {dated, {0}, talk, 4, KVC_USAGE, "date"},
         {dated, {.date = "today"}, talk, 4, KVC_INPUT, "2025-06-30"},
         {none, {.template_name = "nonsense"}, talk, 4, KVC_USAGE, "nonsense"},
+        {none, {.template_name = "llama3", .template_text = "a"}, talk, 4, KVC_USAGE, "give one of the two"},
+        {none, {.template_text = "{{ raise_exception('no') }}"}, talk, 4, KVC_USAGE, "the given chat template"},
         {none, {.template_name = "llama3"}, talk, 0, KVC_USAGE, "no messages"},
         {none, {.template_name = "llama3"}, &no_role, 1, KVC_USAGE, "no role"},
         {none, {.template_name = "llama3"}, &empty, 1, KVC_USAGE, "no content"},
