@@ -121,6 +121,33 @@ static enum kvc_status filled(const struct arguments *a, struct kvc_error *e) {
 static enum kvc_status view(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_view(a->stage, &(struct kvc_keep){.top = 3, .recent = INT64_MAX}, e);
 }
+static enum kvc_status no_filter(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_entry_scores(a->stage, KVC_ENTRY_FILTER, 1, a->lists, e);
+}
+static enum kvc_status no_predictor(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_predict(a->stage, 0, e);
+}
+static enum kvc_status select_kind(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_select(a->stage, &(struct kvc_select){.kind = (enum kvc_select_kind)99}, e);
+}
+static enum kvc_status select_entries(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_select(a->stage, &(struct kvc_select){.kind = KVC_SELECT_EXACT}, e);
+}
+static enum kvc_status select_pages(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_select(a->stage, &(struct kvc_select){.kind = KVC_SELECT_PAGE_BOUND, .top = 1}, e);
+}
+static enum kvc_status select_share(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_select(a->stage, &(struct kvc_select){.kind = KVC_SELECT_EXACT, .top = 1, .share = 0.5}, e);
+}
+static enum kvc_status select_channels(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_select(a->stage, &(struct kvc_select){.kind = KVC_SELECT_CHANNELS, .top = 1}, e);
+}
+static enum kvc_status threshold(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_merge_similar(a->stage, -1.0f, e);
+}
+static enum kvc_status span(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_merge_following(a->stage, 0, 1, a->lists, e);
+}
 static enum kvc_status prune(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_prune_tokens(a->stage, (const uint32_t[]){1, 0, ROWS - 1}, 3, e);
 }
@@ -144,41 +171,51 @@ static enum kvc_status write_read(const struct arguments *a, struct kvc_error *e
 static const struct {
     call_fn *call;
     const char *says;
-    bool propagate; /* called in this stage, instead of the prompt stage */
-} calls[] = {{layer, "layer 1 was requested in layer 0: must not be higher", false},
-             {probe, "there is no probe", false},
-             {moments, "moments need scores per query head", false},
-             {group, "a group's sum needs scores per list", false},
-             {layer_sum, "a layer's sum needs scores per list", false},
-             {shares, "shares need scores per list", false},
-             {draw, "scores by keys and values are per list", false},
-             {kind, "scores of kind 99", false},
-             {share_kind, "shares of kind 99: must be a value of enum kvc_share_kind", false},
-             {lag, "partitions of 1 entries: must be at least 2", false},
-             {redundancy, "scores by keys and values are per list", false},
-             {chunks, "chunks of 0 entries: must be at least 1", false},
-             {leverage, "these scores are per list", false},
-             {mix, "these scores are per list", false},
-             {expected, "at least one future position", false},
-             {expected_heads, "entries are scored per list", false},
-             {weights_lists, "entries are weighed per query head", false},
-             {value_leverage, "entries are weighed per query head", false},
-             {norms, "need scores per query head", false},
-             {no_future, "at least one future position", false},
-             {odd_series, "3 rotated channels: must be even", false},
-             {series_heads, "scores by query statistics are per list", false},
-             {no_series, "none was prepared before the step", false},
-             {weigh, "scores are weighed per list", false},
-             {similar, "values are merged only before an eviction", false},
-             {following, "values are merged only before an eviction", false},
-             {plan_head, "a plan of 1 indices for head", false},
-             {plan_order, "planned indices must ascend, up to 39", false},
-             {no_plan, "keep by a plan, but none was made", false},
-             {filled, "3 rows of a ring of 2 after 40 tokens", false},
-             {view, "by score", false},
-             {write_read, "must be below", false},
-             {prune, "prune to 3 rows: must be some of the turn's 40", true},
-             {prune_last, "prune to 2 rows: must be some of the turn's 40", true}};
+    enum { PROMPT, PROPAGATE, SELECT, EVICTS } where;
+} calls[] = {{layer, "layer 1 was requested in layer 0: must not be higher", PROMPT},
+             {probe, "there is no probe", PROMPT},
+             {moments, "moments need scores per query head", PROMPT},
+             {group, "a group's sum needs scores per list", PROMPT},
+             {layer_sum, "a layer's sum needs scores per list", PROMPT},
+             {shares, "shares need scores per list", PROMPT},
+             {draw, "scores by keys and values are per list", PROMPT},
+             {kind, "scores of kind 99", PROMPT},
+             {share_kind, "shares of kind 99: must be a value of enum kvc_share_kind", PROMPT},
+             {lag, "partitions of 1 entries: must be at least 2", PROMPT},
+             {redundancy, "scores by keys and values are per list", PROMPT},
+             {chunks, "chunks of 0 entries: must be at least 1", PROMPT},
+             {leverage, "these scores are per list", PROMPT},
+             {mix, "these scores are per list", PROMPT},
+             {expected, "at least one future position", PROMPT},
+             {expected_heads, "entries are scored per list", PROMPT},
+             {weights_lists, "entries are weighed per query head", PROMPT},
+             {value_leverage, "entries are weighed per query head", PROMPT},
+             {norms, "need scores per query head", PROMPT},
+             {no_future, "at least one future position", PROMPT},
+             {odd_series, "3 rotated channels: must be even", PROMPT},
+             {series_heads, "scores by query statistics are per list", PROMPT},
+             {no_series, "none was prepared before the step", PROMPT},
+             {weigh, "scores are weighed per list", PROMPT},
+             {similar, "values are merged only before an eviction", PROMPT},
+             {following, "values are merged only before an eviction", PROMPT},
+             {plan_head, "a plan of 1 indices for head", PROMPT},
+             {plan_order, "planned indices must ascend, up to 39", PROMPT},
+             {no_plan, "keep by a plan, but none was made", PROMPT},
+             {filled, "3 rows of a ring of 2 after 40 tokens", PROMPT},
+             {view, "by score", PROMPT},
+             {write_read, "must be below", PROMPT},
+             {no_filter, "keys are scored by filters, but none was prepared before", PROMPT},
+             {no_predictor, "scores cannot be predicted: the class names no predictor", PROMPT},
+             {select_kind, "a selection of kind 99: must be a value of enum kvc_select_kind", SELECT},
+             {select_entries, "entries to read are chosen in a decode step only", PROMPT},
+             {select_entries, "no entries to read", SELECT},
+             {select_pages, "no pages to read", SELECT},
+             {select_share, "a share of 0.5 of the weights: must be 0, or from 1/65536 to 1 with pages", SELECT},
+             {select_channels, "0 channels to compare: must be 1 to", SELECT},
+             {threshold, "merge above a cosine of -1: must be at least 0", EVICTS},
+             {span, "merge into 0 entries: must be at least 1, by scores per list", EVICTS},
+             {prune, "prune to 3 rows: must be some of the turn's 40", PROPAGATE},
+             {prune_last, "prune to 2 rows: must be some of the turn's 40", PROPAGATE}};
 
 static size_t called;
 
@@ -192,12 +229,19 @@ static enum kvc_status call(struct kvc_stage *stage, struct kvc_error *e) {
 
 static enum kvc_status prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
     (void)values;
-    return calls[called].propagate ? KVC_OK : call(stage, e);
+    if (calls[called].where == EVICTS)
+        return kvc_stage_keep(stage, &(struct kvc_keep){.tail = 4, .recent = INT64_MAX}, e);
+    return calls[called].where == PROMPT ? call(stage, e) : KVC_OK;
 }
 
 static enum kvc_status propagate(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
     (void)values;
-    return calls[called].propagate ? call(stage, e) : KVC_OK;
+    return calls[called].where == PROPAGATE ? call(stage, e) : KVC_OK;
+}
+
+static enum kvc_status step(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)values;
+    return call(stage, e);
 }
 
 static uint32_t four(const struct kvc_values *values) {
@@ -207,11 +251,13 @@ static uint32_t four(const struct kvc_values *values) {
 
 static const struct kvc_policy_class wrong = {.name = "wrong",
                                               .summary = "calls functions of a stage with wrong arguments",
-                                              .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
+                                              .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE | KVC_STAGE_SELECT,
                                               .queries = four,
                                               .columns = four,
                                               .prompt = prompt,
-                                              .propagate = propagate};
+                                              .propagate = propagate,
+                                              .evicts = step,
+                                              .select = step};
 
 static void test_refused(void **state) {
     (void)state;
@@ -221,7 +267,11 @@ static void test_refused(void **state) {
     for (called = 0; called < sizeof calls / sizeof *calls; called++) {
         struct kvc_session *session;
         FINE(kvc_session_open(model, &options, &session, &error));
-        REFUSED(kvc_session_prompt(session, tokens, ROWS, NULL, NULL, &error), KVC_USAGE, calls[called].says);
+        if (calls[called].where == SELECT) {
+            FINE(kvc_session_prompt(session, tokens, ROWS, NULL, NULL, &error));
+            REFUSED(kvc_decode(&session, tokens, 1, NULL, NULL, &error), KVC_USAGE, calls[called].says);
+        } else
+            REFUSED(kvc_session_prompt(session, tokens, ROWS, NULL, NULL, &error), KVC_USAGE, calls[called].says);
         assert_non_null(strstr(error.text, "policy wrong, layer 0"));
         kvc_session_close(session);
     }
