@@ -65,6 +65,9 @@ static void test_estimates(void **state) {
     FINE(kvc_estimate(engine, "window:budget=100%", &usual, 4096, kvc_entry_types(KVC_F32), INT32_MAX, INT32_MAX,
                       &estimate, &error));
     assert_int_equal(estimate.entries, (uint64_t)INT32_MAX + 1);
+    REFUSED(kvc_estimate_part(engine, "full", &usual, NULL, 1, usual.layers, 1, kvc_entry_types(KVC_F16), 1, 1,
+                              &estimate, &error),
+            KVC_USAGE, "layers from 1 on: there are");
     REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_F16), UINT64_MAX, 1, &estimate, &error),
             KVC_USAGE, "tokens");
     REFUSED(kvc_estimate(engine, "full", &usual, 1, kvc_entry_types(KVC_F16), 1, 1ull << 31, &estimate, &error),
