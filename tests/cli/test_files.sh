@@ -43,6 +43,11 @@ for type in f32 bf16 f16 q8_0; do
 done
 ok convert "$demo" -o "$work/type.gguf" --json
 that 'a file without a type asked for is of q8_0' [ "$(json type)" = q8_0 ]
+ok convert "$demo" -o "$work/type.gguf" --type q4_k
+note='25 matrices have rows that do not fit q4_k: they are q8_0'
+has "type.gguf: $note" "$work/err"
+ok convert "$demo" -o "$work/type.gguf" --type q4_k --json
+that 'the same note in JSON' [ "$(json note)" = "$note" ]
 rm "$work/type.gguf"
 fails 2 'none-00001-of-00003.gguf: is the name of one part of a model' convert "$demo" -o "$work/none-00001-of-00003.gguf"
 fails 2 'none-00001-of-00003.gguf: is the name of one part of a model' mkmodel --shape tiny -o "$work/none-00001-of-00003.gguf"

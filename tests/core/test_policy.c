@@ -173,6 +173,8 @@ static void test_ranges(void **state) {
     REFUSED("lacache:budget=128", "budget=128", "sinks=128");
     REFUSED("lacache:budget=200,span=4,overlap=4", "overlap=4", "0 to 3");
     REFUSED("lacache:budget=200,span=0", "span=0");
+    REFUSED("chunkkv:budget=64,chunk=8,gate=8", "gate=8", "below chunk=8");
+    REFUSED("kvcompose:budget=4,least=5", "least=5", "1 to 4, the budget");
     REFUSED("duo", "file", "missing");
     REFUSED("duo:file=x,threshold=0.5,sparsity=0.5", "sparsity=0.5", "threshold=0.5");
     REFUSED("morphkv:budget=64,every=0", "every=0");
