@@ -223,6 +223,34 @@ static void test_refusals(void **state) {
     put_within(&normalizer, 2, "0123456789", 10);
     end_model();
     refuse_model("normalizer \"nmt_nfkc?\" (a character map of 10 bytes) is not supported; identity is");
+    begin_model();
+    end_model();
+    normalizer.used = 0;
+    put_within(&normalizer, 2, "0123456789", 10);
+    put_within(&model, 5, normalizer.data, normalizer.used); /* the denormalizer */
+    refuse_model("normalizer \"identity\" (a character map of 10 bytes) is not supported");
+    begin_model();
+    model.used = 0;
+    put_piece(&model, "a", NORMAL, 0);
+    end_model();
+    refuse_model("made: has no unknown piece");
+}
+
+/* The trainer's fields may name other pieces than <s> and </s>. */
+static void test_special_names(void **state) {
+    (void)state;
+    struct kvc_tokenizer *tokenizer;
+    struct kvc_error error = {0};
+    begin_model();
+    put_piece(&model, "<begin>", CONTROL, 0);
+    put_piece(&model, "<end>", CONTROL, 0);
+    put_within(&trainer, 46, "<begin>", 7);
+    put_within(&trainer, 47, "<end>", 5);
+    end_model();
+    assert_int_equal(open_bytes(100, &tokenizer, &error), KVC_OK);
+    assert_int_equal(kvc_tokenizer_bos(tokenizer), 6);
+    assert_int_equal(kvc_tokenizer_eos(tokenizer), 7);
+    kvc_tokenizer_close(tokenizer);
 }
 
 static void test_damaged(void **state) {
@@ -306,6 +334,7 @@ int main(void) {
         cmocka_unit_test(test_against_sentencepiece),
         cmocka_unit_test(test_converted_equals_folder),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_special_names),
         cmocka_unit_test(test_damaged),
         cmocka_unit_test(test_added_tokens),
     };
