@@ -183,6 +183,8 @@ static void test_ranges(void **state) {
     REFUSED("morphkv:budget=64,skip_layers=-1", "skip_layers=-1");
     REFUSED("quest:budget=64,page=x", "page=x", "auto", "whole number");
     REFUSED("rocketkv:budget=64,split=1.1", "split=1.1", "auto", "0 to 1");
+    REFUSED("snapkv:budget=split:64+hsa:budget=split:65", "split:64", "split:65", "the same for both");
+    REFUSED("snapkv:budget=split:64", "split:64", "of a prompt method and of a select method");
     REFUSED("sparq", "dims", "missing");
     REFUSED("sparq:dims=4", "topk", "missing");
     REFUSED("sparq:budget=8,topk=9", "topk=9", "budget=8");
