@@ -18,7 +18,8 @@ extern "C" {
  * if a file that the policy names cannot be read any more. The original does not change. */
 enum kvc_status kvc_session_fork(struct kvc_session *session, struct kvc_session **copy, struct kvc_error *error);
 
-/** Data that the caller stores in the file of a session. Zeroed memory: no data. */
+/** Data that the caller stores in the file of a session. Zeroed memory: no data. Empty `tokens` and `logits` are loaded
+ * as NULL. */
 struct kvc_saved {
     int32_t *tokens;             /**< [token_count], for example the text so far */
     size_t token_count;          /**< length of `tokens` */

@@ -24,7 +24,7 @@ static void write_words(struct kvc_archive *archive, void *words, size_t count) 
     kvc_archive_text(archive, &bytes, &all);
 }
 
-/* Reads an array of 4-byte words. The caller frees it. */
+/* Reads an array of 4-byte words, which the caller frees. Returns NULL if it is empty. */
 static void *read_words(struct kvc_archive *archive, const char *what, size_t *count) {
     char *bytes = NULL;
     size_t all = 0;
@@ -32,7 +32,10 @@ static void *read_words(struct kvc_archive *archive, const char *what, size_t *c
     if (all % 4)
         kvc_archive_fail(archive, KVC_INPUT, "%s of %zu bytes", what, all);
     *count = all / 4;
-    return bytes;
+    if (*count > 0)
+        return bytes;
+    free(bytes);
+    return NULL;
 }
 
 /* Checks that tokens and logits fit the model's vocabulary. */

@@ -42,6 +42,11 @@ that 'the long ones stay' cmp -s "$work/parts" "$work/whole"
 parts 12 '' '--ctx 400'
 that 'what began short begins anew' cmp -s "$work/parts" "$work/anew"
 
+# ---- a method that evicts needs no tokens to begin again: a loaded session is saved without them, too
+ok run -m "$model" --kv streaming:budget=20 -p "$text" -n 3 --temp 0 --ignore-eos -q --save "$work/saved"
+ok run -m "$model" --load "$work/saved" -n 3 --temp 0 --ignore-eos -q --save "$work/again"
+ok run -m "$model" --load "$work/again" -n 3 --temp 0 --ignore-eos -q
+
 # ---- chat: long factors from the first token on if the context will need them
 printf '%s\n%s\n' "$text" "$text" >"$work/lines"
 for kv in full streaming:budget=500; do

@@ -94,6 +94,8 @@ that 'a disk that is full: one line' [ "$(wc -l <"$work/err")" = 1 ]
 that 'it names the file once' [ "$(grep -o "$work/full" "$work/err" | wc -l)" = 1 ]
 
 # ---- refusals
+ok run -q -m "$demo" -p "$text" -n 12 --regex ' [a-z]+' --save "$work/ended"
+fails 2 'ended: its answer has ended; give -p TEXT or -f FILE' run -q -m "$demo" --load "$work/ended"
 fails 3 'policy: it was saved with snapkv' run -q -m "$demo" --load "$work/prompt" --kv snapkv:budget=13,window=4 -p x
 fails 3 'kv-type: it was saved with f16, but q8_0 is in use' run -q -m "$demo" --load "$work/prompt" --kv-type q8_0 -p x
 fails 3 'not a saved session' run -q -m "$demo" --load "$demo/config.json" -p x

@@ -50,7 +50,10 @@ static void test_beside(void **state) {
     kvc_session_close(session);
     session = open_with(model, "h2o:budget=20", KVC_F16, 0); /* no tokens yet */
     FINE(kvc_session_save(session, file_path, NULL, &error));
-    FINE(kvc_session_load(model, NULL, file_path, NULL, &loaded, &error));
+    FINE(kvc_session_load(model, NULL, file_path, &read, &loaded, &error));
+    assert_null(read.tokens);
+    assert_null(read.logits);
+    kvc_saved_free(&read);
     FINE(kvc_session_prompt(loaded, tokens, 30, NULL, NULL, &error));
     FINE(kvc_session_prompt(session, tokens, 30, NULL, NULL, &error));
     same(session, loaded, "h2o", "saved before its first token");
