@@ -6,17 +6,42 @@
 
 /* ---- the policy ---- */
 
-/* Returns true if a policy string sets an option that names a file. Such options have kind text and no default.
- * Requests must not use them, because that would read files of the server. */
-static bool names_file(const struct serve *serve, const char *spec) {
-    if (strchr(spec, '=') == NULL)
+/* Returns true if the value at `value` is the word that its option accepts instead of a file. `spec` has no
+ * quotes, so the method of this option begins after the last '+' before it. */
+static bool is_word(const struct serve *serve, const char *spec, const char *option, const char *value) {
+    const size_t length = strcspn(value, ",+");
+    const char *method = value;
+    while (method > spec && method[-1] != '+')
+        method--;
+    if (value[length] == '+' && value[length + 1] >= '0' && value[length + 1] <= '9') /* '+' is part of the value */
         return false;
+    for (size_t i = 0; kvc_policy(serve->engine, i); i++) {
+        const struct kvc_policy_class *policy = kvc_policy(serve->engine, i);
+        const size_t n = strlen(policy->name);
+        if (strncmp(method, policy->name, n) != 0 || method[n] != ':')
+            continue;
+        for (const struct kvc_option *o = policy->options; o && o->name; o++)
+            if (strcmp(o->name, option) == 0)
+                return o->choices && strlen(o->choices) == length && memcmp(o->choices, value, length) == 0;
+    }
+    return false;
+}
+
+/* Returns true if a policy string sets an option that names a file. Such options have kind text and no default.
+ * Requests must not use them, because that would read files of the server. A word that names no file is
+ * allowed. */
+static bool names_file(const struct serve *serve, const char *spec) {
     for (size_t i = 0; kvc_policy(serve->engine, i); i++)
         for (const struct kvc_option *o = kvc_policy(serve->engine, i)->options; o && o->name; o++) {
             char option[64];
             snprintf(option, sizeof option, "%s=", o->name);
-            if (o->kind == KVC_OPTION_TEXT && (!o->default_value || !*o->default_value) && strstr(spec, option))
-                return true;
+            if (o->kind != KVC_OPTION_TEXT || (o->default_value && *o->default_value))
+                continue;
+            for (const char *at = spec; (at = strstr(at, option)) != NULL;) {
+                at += strlen(option);
+                if (strchr(spec, '"') || !is_word(serve, spec, o->name, at))
+                    return true;
+            }
         }
     return false;
 }

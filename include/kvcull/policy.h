@@ -39,7 +39,8 @@ struct kvc_option {
                                     number that is not given reads as 0 */
     double minimum;            /**< smallest number */
     double maximum;            /**< largest number */
-    const char *choices;       /**< KVC_OPTION_CHOICE: the names, separated by '|' */
+    const char *choices;       /**< KVC_OPTION_CHOICE: the names, separated by '|'. KVC_OPTION_TEXT: a word
+                                    that is valid for any model and names no file, or NULL */
     const char *help;          /**< one line for the manual */
 };
 

@@ -37,6 +37,9 @@ def fields_refused():
             (COMPLETIONS, 'kv', 'nothing:budget=3'), (COMPLETIONS, 'kv', 'snapkv:budget=x'),
             (COMPLETIONS, 'kv', 'duo:file=/etc/passwd'), (COMPLETIONS, 'kv', 'triattention:budget=9,stats=/etc/x'),
             (COMPLETIONS, 'kv', 'dapq:budget=9,content=file,file=/etc/x'),
+            (COMPLETIONS, 'kv', 'kvzap:budget=9,file=every-other'), # a word of another method
+            (COMPLETIONS, 'kv', 'qfilter:budget=9,file=drawn+5'), (COMPLETIONS, 'kv', 'duo:file=every'),
+            (COMPLETIONS, 'kv', 'expected:budget=9+duo:file="every-other+qfilter:budget=9,file=drawn"'),
             (COMPLETIONS, 'kv', 'x' * 2000), (COMPLETIONS, 'prompt', 5), (COMPLETIONS, 'prompt', [1, 'a']),
             (COMPLETIONS, 'prompt', [[1], 'a', 3]), (COMPLETIONS, 'prompt', [10 ** 7]), (COMPLETIONS, 'prompt', [-1]),
             (COMPLETIONS, 'prompt', ['a'] * 129), (CHAT, 'messages', []), (CHAT, 'messages', ['a']),
@@ -53,6 +56,14 @@ def fields_refused():
                    chat_template_kwargs={str(i): 1 for i in range(5000)})
     error, _ = server.refused(COMPLETIONS, 400, None, prompt=[5] * 5000, max_tokens=5)
     assert error['code'] in ('context_length_exceeded', 'too_large')
+
+
+def words_are_no_files():
+    for kv in ('duo:file=every-other', 'triattention:stats=drawn,budget=64', 'kvzap:budget=64,file=drawn',
+               'dms:file=drawn', 'expected:budget=64,stats=drawn',
+               'qfilter:file=drawn,budget=64+quest:budget=64', 'topk:budget=9+duo:file=every-other,recent=5'):
+        answer = server.complete(prompt='the', max_tokens=1, kv=kv)
+        assert len(answer['choices']) == 1
 
 
 def nothing_is_taken_for_null():
@@ -164,8 +175,8 @@ def full_queue():
 
 
 def refusals():
-    for function in (fields_refused, nothing_is_taken_for_null, bodies_refused, http_refused, hosts_refused,
-                     clients_that_leave, bodies_of_all, full_queue):
+    for function in (fields_refused, words_are_no_files, nothing_is_taken_for_null, bodies_refused, http_refused,
+                     hosts_refused, clients_that_leave, bodies_of_all, full_queue):
         case(function)
 
 
