@@ -14,14 +14,28 @@ static struct kvc_method_layer decoder(const struct kvc_estimator *e, uint32_t l
     return at;
 }
 
+/* Returns the length up to which a list keeps its blocks after a step has evicted from it (kvc_cache_shrink), or 0 if
+ * the layer's lists have no such length or some of them keep everything. */
+static uint64_t blocks_kept_for(const struct kvc_ledger_layer *layer) { return layer->lists[1] ? 0 : layer->step_most; }
+
+/* Evicts in the first step in which the layer's method may evict. If activations decide how long the lists are, the
+ * eviction does not reduce the pool: a list with more than B entries is cut to B, but keeps its blocks for S =
+ * step_most entries, because it grows to S until the next eviction. So a list that held n entries before t steps has
+ * blocks for at most min(n + t, S) entries after them (t >= 1). As this function of n is concave, all `members`
+ * together have blocks for at most members * min(mean n + t, S) entries: the pool before the eviction, until it grows
+ * to S entries per list (estimate_steps_grow). */
 static void estimate_steps_step(struct kvc_estimator *e, uint32_t l, uint64_t steps) {
     struct kvc_method_layer at = decoder(e, l);
+    struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    const uint64_t pool = layer->pool;
     double kept[2];
     if (!at.method)
         return;
     kvc_estimator_kept(e, &at, e->from[l], steps, kept);
     kvc_estimator_clear(e, l, kept);
     kvc_estimator_thin(e, l, kept);
+    if (blocks_kept_for(layer))
+        layer->pool = pool;
 }
 
 /* Returns true if lists of a kind lose entries within the first `steps` steps, of which the first `over` are done. */
@@ -141,9 +155,11 @@ static void keep_pages_in(struct kvc_estimator *e, uint32_t l, uint64_t t, uint6
         keep_pages(e, l, e->after[l] + 1, e->ledger.layer[l].members ? kvc_estimator_prompt(e, l) + t : most);
 }
 
-/* Grows a layer's lists to `most` entries. If `but_last` is true, leaves out the last block of each list. */
-static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint64_t most[2], bool but_last) {
+/* Grows a layer's lists to `most` entries. If `but_last` is true, leaves out the last block of each list. `cut`: the
+ * layer's method has had its first chance to evict. */
+static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint64_t most[2], bool but_last, bool cut) {
     struct kvc_ledger_layer *layer = &e->ledger.layer[l];
+    const uint64_t limit = cut ? layer->members * blocks_kept_for(layer) : 0;
     for (int i = 0; i < 2; i++) {
         const uint64_t to = but_last && most[i] > KVC_BLOCK ? most[i] - KVC_BLOCK : most[i];
         if (to <= layer->count[i] || !layer->lists[i])
@@ -152,7 +168,8 @@ static void estimate_steps_grow(struct kvc_estimator *e, uint32_t l, const uint6
             layer->count[i] = layer->step_most; /* the list gets an extra slot first, as if it grew no further */
             kvc_ledger_reserve(&e->ledger, l, 0);
         }
-        layer->pool += layer->members * (to - layer->count[i]);
+        const uint64_t pool = layer->pool + layer->members * (to - layer->count[i]);
+        layer->pool = limit ? kvc_max_u64(layer->pool, kvc_min_u64(pool, limit)) : pool;
         layer->count[i] = to;
     }
     kvc_ledger_reserve(&e->ledger, l, 0);
@@ -188,7 +205,7 @@ static void grow_all(struct kvc_estimator *e, uint64_t over, uint64_t steps) {
         e->events[events++] = (struct kvc_step_event){full > now + KVC_BLOCK ? full - KVC_BLOCK - now : 0, l, false};
         if (steps > over && e->ledger.layer[l].touched)
             e->events[events++] = (struct kvc_step_event){first_eviction(e, l, steps, over), l, true};
-        estimate_steps_grow(e, l, e->most[l], true);
+        estimate_steps_grow(e, l, e->most[l], true, over > 0);
     }
     qsort(e->events, events, sizeof *e->events, by_step);
     for (size_t i = 0; i < events; i++) {
@@ -196,7 +213,7 @@ static void grow_all(struct kvc_estimator *e, uint64_t over, uint64_t steps) {
         for (uint32_t l = 0; l < e->g->layers && event->step != step; l++)
             keep_step(e, l, over, event->step);
         step = event->step;
-        estimate_steps_grow(e, event->layer, e->most[event->layer], false);
+        estimate_steps_grow(e, event->layer, e->most[event->layer], false, over > 0);
         if (event->evicts)
             kvc_ledger_order(&e->ledger, event->layer);
     }

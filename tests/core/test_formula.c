@@ -250,6 +250,30 @@ static uint32_t below(uint64_t *random, uint32_t n) {
     return (uint32_t)((*random >> 33) % n);
 }
 
+static struct shape draw_shape(uint64_t *random, uint32_t layers, uint32_t size) {
+    const uint32_t kv = 1 + below(random, 4);
+    return (struct shape){{1 + below(random, layers), kv * (1 + below(random, 4)), kv, 8 * (1 + below(random, size))},
+                          below(random, 2) ? KVC_F16 : KVC_F32,
+                          1 + below(random, below(random, 2) ? 300 : 10),
+                          false};
+}
+
+/* Compares a drawn policy, unless its methods cannot be joined or a budget is too small. The queries of every other KV
+ * head are multiplied by `sharp`, so that this head attends to fewer entries. */
+static void compare_drawn(const char *spec, const struct shape *shape, uint32_t prompt, unsigned seed, float sharp) {
+    const struct kvc_geometry *g = &shape->geometry;
+    const size_t width = (size_t)g->heads * g->head_size, group = width / g->kv_heads;
+    struct kvc_estimate estimate;
+    if (kvc_estimate(engine, spec, g, 8, kvc_entry_types(shape->type), prompt, 0, &estimate, &error) != KVC_OK)
+        return;
+    struct tensors t =
+        make_tensors(RANDOM, seed, g->layers, g->heads, g->kv_heads, g->head_size, prompt + shape->steps);
+    for (size_t i = 0; i < g->layers * t.rows * width; i++)
+        t.q[i] *= i % width / group % 2 ? sharp : 1;
+    compare(spec, shape, &t, prompt);
+    free_tensors(&t);
+}
+
 /* Policies of one to three methods, drawn with budgets, shapes and lengths. */
 static void test_drawn(void **state) {
     (void)state;
@@ -262,12 +286,8 @@ static void test_drawn(void **state) {
          "hsa", "sparq", "rocketkv"}};
     uint64_t random = 7;
     for (unsigned run = 0; run < (kvc_test_thinned() ? 60 : 600); run++) {
-        const uint32_t kinds = 1 + below(&random, 7), kv = 1 + below(&random, 4);
-        const struct shape shape = {
-            {1 + below(&random, 8), kv * (1 + below(&random, 4)), kv, 8 * (1 + below(&random, 8))},
-            below(&random, 2) ? KVC_F16 : KVC_F32,
-            1 + below(&random, below(&random, 2) ? 300 : 10),
-            false};
+        const uint32_t kinds = 1 + below(&random, 7);
+        const struct shape shape = draw_shape(&random, 8, 8);
         const uint32_t prompt = 20 + below(&random, 900);
         char spec[400] = "";
         for (unsigned kind = 0; kind < 3; kind++) {
@@ -281,14 +301,28 @@ static void test_drawn(void **state) {
                 snprintf(spec + strlen(spec), sizeof spec - strlen(spec), "%s%s%u", i ? "/" : between,
                          i ? "" : "budget=", 20 + below(&random, 300));
         }
-        struct kvc_estimate estimate;
-        if (kvc_estimate(engine, spec, &shape.geometry, 8, kvc_entry_types(shape.type), prompt, 0, &estimate, &error) !=
-            KVC_OK)
-            continue; /* these methods cannot be joined, or a budget is too small */
-        struct tensors t = make_tensors(RANDOM, run, shape.geometry.layers, shape.geometry.heads, kv,
-                                        shape.geometry.head_size, prompt + shape.steps);
-        compare(spec, &shape, &t, prompt);
-        free_tensors(&t);
+        compare_drawn(spec, &shape, prompt, run, 1);
+    }
+    assert_int_equal(failures, 0);
+}
+
+/* Methods that evict once in some steps, after methods that leave lists of different lengths. The last steps are
+ * between two evictions: some lists have just been cut, and others still grow. */
+static void test_drawn_every(void **state) {
+    (void)state;
+    static const char *const uneven[] = {"adakv:floor=0", "adakv:floor=0.1", "kvzip:floor=0", "cake:window=8"};
+    static const char *const every[] = {"morphkv:window=8", "rkv:window=8", "snapkv-decode:window=8",
+                                        "triattention:stats=drawn"};
+    uint64_t random = 11;
+    for (unsigned run = 0; run < (kvc_test_thinned() ? 16u : 60u); run++) {
+        struct shape shape = draw_shape(&random, 2, 1);
+        const uint32_t steps = 20 + below(&random, 150), budget = 60 + below(&random, 80);
+        const uint32_t later = budget + below(&random, steps), prompt = 2 * budget + below(&random, 60);
+        const char *first = uneven[run % 4], *second = every[run / 4 % 4];
+        char spec[400];
+        shape.steps = steps + below(&random, steps);
+        snprintf(spec, sizeof spec, "%s,budget=%u+%s,budget=%u,every=%u", first, budget, second, later, steps);
+        compare_drawn(spec, &shape, prompt, run, 20);
     }
     assert_int_equal(failures, 0);
 }
@@ -357,6 +391,7 @@ static void test_long(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_drawn),
-                                       cmocka_unit_test(test_long), cmocka_unit_test(test_exact_bytes)};
+                                       cmocka_unit_test(test_drawn_every), cmocka_unit_test(test_long),
+                                       cmocka_unit_test(test_exact_bytes)};
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
