@@ -269,7 +269,7 @@ KVC_KERNEL(select_sums)
             *at = n ? *at * share_buffer[share_offset + g] : 0.0f;
         sum = kvc_plus(sum, *at, one);
     }
-    scores_buffer[scores_offset + (kvc_u64)h * stride + i] = n || share_buffer ? sum : -kvc_infinity();
+    scores_buffer[scores_offset + (kvc_u64)h * stride + i] = n ? sum : -kvc_infinity();
 }
 
 /* The units of a head that is scored. The last units are always read; the others are candidates. */

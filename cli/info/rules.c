@@ -101,7 +101,8 @@ const struct info_rule info_rules[] = {
     {"State is memory.", "Scores and ring buffers count as memory of the cache and are reported with it."},
     {"Rounding", "is to the nearest integer, halves up. A formula that halves a count rounds down, unless it says "
                  "otherwise. A count never exceeds the number of entries present."},
-    {"Select methods", "read everything until a head holds more entries than their budget."},
+    {"Select methods", "read everything until a head holds more entries than their budget. Entries or pages that a "
+                       "sliding window hides completely rank below all others."},
     {"A decode step", "first appends an entry, then reads, then evicts. So a query may attend to B + 1 entries (B + k "
                       "if a method evicts at every k-th step)."},
     {"Scores use stored keys,", "rounded to the cache's type, and the probabilities that the attention computed. "

@@ -45,7 +45,8 @@ struct kvc_noise {
  * All scores except bounds are capped if the model has a cap.
  *
  * Softmax: n of a page is the number of its entries that a sliding window does not hide; n of an entry is 1 or 0.
- * Places with n = 0 take no part. For each query head:
+ * Places with n = 0 take no part, and their result is -inf, so that every place with n > 0 and a number as its result
+ * ranks before them, even if all weights are 0. For each query head:
  *   e = exp(score - M), where M is the largest score.
  *   L is the lane sum by tiles of fma(n, e, lane). If the model has sinks, the head's sink joins (kvc_join_sink) unless
  *   every n is 0.
@@ -57,8 +58,7 @@ enum kvc_score_kind {
     KVC_SCORE_CHANNELS,
     /* per page: the same with x = high if the channel is positive, else low */
     KVC_SCORE_PAGE_CHANNELS,
-    /* per page, without softmax: the group sum of dot = sum over c of `fma(q[c], q[c] < 0 ? low[c] : high[c], dot)`, or
-     * -inf where n is 0 */
+    /* per page, without softmax: the group sum of dot = sum over c of `fma(q[c], q[c] < 0 ? low[c] : high[c], dot)` */
     KVC_SCORE_PAGE_BOUND
 };
 

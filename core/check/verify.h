@@ -29,7 +29,8 @@ enum kvc_further {
     KVC_FURTHER_bounded,
     KVC_FURTHER_exact,
     KVC_FURTHER_width,
-    KVC_FURTHER_weights
+    KVC_FURTHER_weights,
+    KVC_FURTHER_hidden
 };
 
 struct kvc_verify {

@@ -16,6 +16,18 @@ struct choice {
     struct kvc_read_list reads[2];
 };
 
+/* Makes most weights 0, also of entries that the window does not hide. */
+static void hide(struct kvc_verify *v, const struct kvc_verify_places *c, struct choice *o) {
+    const size_t n = (size_t)c->heads * c->shape.head_size;
+    float *q = kvc_verify_values(v, n, KVC_PLAIN);
+    for (size_t i = 0; q && i < n; i++)
+        q[i] = q[i] * 1e4f;
+    o->q = kvc_verify_twin(v, n * sizeof *q, q);
+    o->window = kvc_verify_range(v, 1, (uint32_t)c->lists.now + 3);
+    o->budget = 0;
+    o->scoring.cap = 0.0f;
+}
+
 /* If `given` is true, scores and probabilities are synthetic instead of computed. */
 static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool given, struct choice *o) {
     static const uint32_t tops[] = {0, 1, 2, 7, 16, 64, 100, 500, 3000};
@@ -47,6 +59,8 @@ static void make_choice(struct kvc_verify *v, struct kvc_verify_places *c, bool 
     if (o->mixed)
         o->alpha = kvc_verify_output(v, c->heads * sizeof(float));
     o->scoring = kvc_verify_scoring(v);
+    if (v->further == KVC_FURTHER_hidden)
+        hide(v, c, o);
     if (v->further == KVC_FURTHER_sinks) {
         o->sinks = kvc_verify_sinks(v, c->heads);
         if (o->mixed || kvc_verify_range(v, 0, 1))
@@ -136,6 +150,7 @@ KVC_FURTHER_CASES(select_scores, packed, 60)
 KVC_FURTHER_CASES(select_scores, scoring, 40)
 KVC_FURTHER_CASES(select_scores, sinks, 40)
 KVC_FURTHER_CASES(select_scores, integers, 30)
+KVC_FURTHER_CASES(select_scores, hidden, 30)
 
 KVC_INJECT(select_reads, kvc_select_reads, kvc_change_index(device, args->lists, args->reads))
 KVC_CASE(select_reads, 60) {
@@ -182,6 +197,7 @@ KVC_FURTHER_CASES(select_scores_reads, scoring, 30)
 KVC_FURTHER_CASES(select_scores_reads, sinks, 30)
 KVC_FURTHER_CASES(select_scores_reads, integers, 20)
 KVC_FURTHER_CASES(select_scores_reads, packed, 40)
+KVC_FURTHER_CASES(select_scores_reads, hidden, 30)
 
 KVC_INJECT(cut_reads, kvc_cut_reads, kvc_change_index(device, args->lists, args->reads))
 KVC_CASE(cut_reads, 40) {

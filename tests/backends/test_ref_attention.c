@@ -293,6 +293,47 @@ static void select_with_sinks(void **state) {
     OPS->arena_free(device, r.arena);
 }
 
+/* The weights of almost all visible entries are 0, as those of hidden entries. Hidden entries are chosen last. */
+static void select_hidden(void **state) {
+    struct rows r = make_rows(300, 3, 1, KVC_F32, 0);
+    struct kvc_span scores = buffer(HEADS * SLOTS * 4);
+    struct kvc_read_list reads = {buffer(HEADS * 4).buffer, buffer(HEADS * SLOTS * 4).buffer, SLOTS};
+    (void)state;
+    for (uint32_t i = 0; i < r.heads * D; i++)
+        floats(r.q)[i] *= 1e4f;
+    r.window = 90;
+    for (uint32_t top = 20; top <= 100; top += 80) { /* fewer than the visible entries, and more */
+        const struct kvc_select_scores choose = {.lists = &r.lists,
+                                                 .kind = KVC_SCORE_EXACT,
+                                                 .heads = r.heads,
+                                                 .head_size = D,
+                                                 .window = r.window,
+                                                 .q = r.q,
+                                                 .positions = r.positions,
+                                                 .scores = scores,
+                                                 .stride = SLOTS};
+        OPS->select_scores(device, &choose);
+        OPS->select_reads(
+            device,
+            &(struct kvc_select_reads){
+                .lists = &r.lists, .heads = r.heads, .top = top, .scores = scores, .stride = SLOTS, .reads = &reads});
+        for (uint32_t h = 0; h < HEADS; h++) {
+            uint32_t visible = 0, read = 0, zeros = 0;
+            for (uint32_t i = 0; i < count_of(&r.lists, h); i++)
+                visible += sees(&r, 0, h, i);
+            for (uint32_t i = 0; i < top; i++) {
+                const uint32_t index = ((const uint32_t *)reads.index->data)[h * SLOTS + i];
+                read += sees(&r, 0, h, index);
+                zeros += floats(scores)[h * SLOTS + index] == 0;
+            }
+            assert_int_equal(((const uint32_t *)reads.count->data)[h], top);
+            assert_true(zeros > 5 && visible > 20 && visible < 100);
+            assert_int_equal(read, top < visible ? top : visible);
+        }
+    }
+    OPS->arena_free(device, r.arena);
+}
+
 static void attention_read_lists(void **state) {
     uint32_t list[SLOTS], n = 0;
     struct rows r = make_rows(500, 4, 1, KVC_F16, 0);
@@ -458,9 +499,10 @@ static void rings(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
-    const struct CMUnitTest tests[] = {
-        TEST(attention_close),        TEST(attention_of_integers), TEST(attention_sinks),
-        TEST(select_with_sinks),      TEST(attention_read_lists),  TEST(attention_masked_tile),
-        TEST(attention_not_a_number), TEST(window_mass_close),     TEST(rings)};
+    const struct CMUnitTest tests[] = {TEST(attention_close),       TEST(attention_of_integers),
+                                       TEST(attention_sinks),       TEST(select_with_sinks),
+                                       TEST(select_hidden),         TEST(attention_read_lists),
+                                       TEST(attention_masked_tile), TEST(attention_not_a_number),
+                                       TEST(window_mass_close),     TEST(rings)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

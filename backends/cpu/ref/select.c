@@ -205,8 +205,7 @@ void KVC_REF(select_scores)(struct kvc_device *device, const struct kvc_select_s
             if (call->kind != KVC_SCORE_PAGE_BOUND)
                 softmax(&s, h * group + g);
             for (uint32_t i = 0; i < s.units; i++)
-                scores[i] =
-                    seen(&s, i) || call->kind != KVC_SCORE_PAGE_BOUND ? scores[i] + s.score[i] : -kvc_infinity();
+                scores[i] = seen(&s, i) ? scores[i] + s.score[i] : -kvc_infinity();
             if (call->probabilities.buffer)
                 memcpy((float *)kvc_span_data(call->probabilities) + ((size_t)h * group + g) * call->stride, s.score,
                        s.units * sizeof(float));

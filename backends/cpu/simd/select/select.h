@@ -121,7 +121,7 @@ static void select_task(void *argument, size_t task, unsigned thread) {
     if (job->step == 0 || job->step == 3)
         head_shares(job, &head, work.factor, from, to);
     if (job->reads) {
-        const struct unit_scores scores = {head.values.e, work.factor, select_row(job), job->group, ahead};
+        const struct unit_scores scores = {head.values.e, work.factor, select_row(job), job->group, ahead, head.first};
         read_head(job->reads, h, &scores, scores.e, scores.stride, work.factor, work.read_keys);
         ahead->chosen = head.entries;
         ahead->chosen.index = (const uint32_t *)job->reads->reads->index->data + (size_t)h * job->reads->reads->stride;

@@ -93,7 +93,8 @@ static float join_sink(const struct select_job *job, const struct select_head *h
     return L;
 }
 
-/* Computes the factor of each query head's exponentials. Also sets e of the units that are not seen. */
+/* Computes the factor of each query head's exponentials. Also sets e of the units that are not seen, so that the sum
+ * over the group is -inf. */
 static void head_shares(const struct select_job *job, const struct select_head *head, float *share, uint32_t from,
                         uint32_t to) {
     const struct kvc_select_scores *call = job->call;
@@ -102,7 +103,7 @@ static void head_shares(const struct select_job *job, const struct select_head *
     const size_t row = select_row(job);
     for (; from < to && from < head->first; from++)
         for (uint32_t g = 0; g < job->group; g++)
-            head->values.e[g * row + from] = bound ? -kvc_infinity() : 0.0f;
+            head->values.e[g * row + from] = g == 0 ? -kvc_infinity() : 0.0f;
     for (uint32_t g = 0; g < job->group; g++) {
         float L = 0.0f;
         for (uint32_t t = 0; !bound && (uint64_t)t * KVC_TILE < head->units; t++)
@@ -122,6 +123,11 @@ static void group_probabilities(const struct select_job *job, const struct selec
     const size_t row = select_row(job), stride = head->probability_stride;
     float *scores = head->scores, *probabilities = head->probabilities;
     uint32_t i = from;
+    for (; i < to && i < head->first; i++) { /* units that are not seen */
+        scores[i] = -kvc_infinity();
+        for (uint32_t g = 0; probabilities && g < job->group; g++)
+            probabilities[g * stride + i] = 0.0f;
+    }
     for (; i + LANES <= to; i += LANES) {
         vf total = vf_zero();
         for (uint32_t g = 0; g < job->group; g++) {

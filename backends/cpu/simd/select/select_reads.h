@@ -105,6 +105,7 @@ struct unit_scores {
     size_t stride;
     uint32_t rows;
     struct select_prefetch *ahead; /* what to prefetch meanwhile, or NULL */
+    uint32_t hidden;               /* the first units, which are not seen: their probability is 0, whatever e is */
 };
 
 /* The units that may be among the best, ascending, and their keys, padded with INT32_MIN to a whole vector. The lowest
@@ -274,9 +275,9 @@ static uint32_t *select_places(const struct kvc_select_reads *call, const struct
 }
 
 /* Returns the sum of a query head's probabilities over the `count` indices that are read, times `factor`, as a 32-lane
- * sum. */
+ * sum. Indices below `hidden` have probability 0. */
 static float probability_of_reads(const uint32_t *index, uint32_t count, const float *probability, float factor,
-                                  struct select_prefetch *ahead) {
+                                  uint32_t hidden, struct select_prefetch *ahead) {
     float some[KVC_TILE]; /* large enough that the first values have been stored when they are loaded */
     vf lane[LANE_VECTORS];
     UNROLL
@@ -286,7 +287,7 @@ static float probability_of_reads(const uint32_t *index, uint32_t count, const f
         const uint32_t n = kvc_min_u32(count - i, KVC_TILE);
         prefetch_next(ahead);
         for (uint32_t j = 0; j < n; j++)
-            some[j] = probability[index[i + j]];
+            some[j] = index[i + j] < hidden ? 0.0f : probability[index[i + j]];
         for (uint32_t j = n; j % KVC_LANES != 0; j++)
             some[j] = -0.0f; /* adding -0 changes nothing */
         for (uint32_t j = 0; j < n; j += KVC_LANES)
@@ -309,12 +310,13 @@ static void read_head(const struct kvc_select_reads *call, uint32_t h, const str
     KVC_ASSERT(count <= places && count <= call->reads->stride);
     ((uint32_t *)call->reads->count->data)[h] = count;
     struct select_prefetch *ahead = scores ? scores->ahead : NULL;
+    const uint32_t hidden = scores ? scores->hidden : 0;
     const float *rest = call->rest.buffer ? (const float *)kvc_span_data(call->rest) + (size_t)h * group : NULL;
     for (uint32_t g = 0; call->alpha.buffer && g < group; g++) {
         float alpha = 1.0f;
         if (!all)
             alpha = probability_of_reads(index, count, probabilities + g * probability_stride,
-                                         factor ? factor[g] : 1.0f, ahead);
+                                         factor ? factor[g] : 1.0f, hidden, ahead);
         if (!all && rest)
             alpha = alpha + rest[g];
         ((float *)kvc_span_data(call->alpha))[h * group + g] = alpha;
@@ -338,8 +340,8 @@ static void reads_task(void *argument, size_t task, unsigned thread) {
     const uint32_t group = call->heads / call->lists->kv_heads;
     int32_t *keys = kvc_cpu_scratch(job->cpu, thread, 3 * keys_capacity(job->most) * sizeof *keys);
     const float *probabilities = call->alpha.buffer ? kvc_span_data(call->probabilities) : NULL, once = 1.0f;
-    const struct unit_scores scores = {(const float *)kvc_span_data(call->scores) + task * call->stride, &once, 0, 1,
-                                       NULL};
+    const struct unit_scores scores = {
+        (const float *)kvc_span_data(call->scores) + task * call->stride, &once, 0, 1, NULL, 0};
     if (!keys)
         return;
     read_head(call, (uint32_t)task, &scores, probabilities ? probabilities + task * group * call->stride : NULL,
