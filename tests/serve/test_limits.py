@@ -50,6 +50,8 @@ def fields_refused():
         fields = {'prompt': 'the'} if path == COMPLETIONS else {'messages': [{'role': 'user', 'content': 'a'}]}
         fields[field] = value
         server.refused(path, 400, field, **fields)
+    error, _ = server.refused(COMPLETIONS, 400, 'n', prompt=['the'] * 65, n=2)
+    assert 'prompts times n may be at most 128' in error['message']
     server.refused(COMPLETIONS, 400, 'prompt', max_tokens=3)
     server.refused(CHAT, 400, 'messages')
     server.refused(CHAT, 400, 'messages', messages=[{'role': 'user', 'content': 'a'}],
