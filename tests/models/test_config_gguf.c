@@ -7,12 +7,12 @@
 #include "models/files/gguf_write.h"
 
 /* clang-format off */
-enum change_kind { UINT, REAL, TEXT, FLAG, UINTS, BOOLS, REMOVE, RENAME, DROP, RESHAPE, RETYPE, VECTOR };
+enum change_kind { UINT, REAL, TEXT, FLAG, UINTS, BOOLS, REMOVE, RENAME, DROP, RESHAPE, RETYPE, VECTOR, FIRST };
 static const struct gguf_case {
     const char *model;
     enum change_kind kind;
     const char *name;    /* the key or the tensor's name */
-    double value;        /* the value of UINT, REAL, FLAG; how many numbers UINTS, BOOLS, VECTOR have */
+    double value;        /* the value of UINT, REAL, FLAG; how many numbers UINTS, BOOLS, VECTOR have; the first number of FIRST */
     const char *text;    /* the value of TEXT; the new name of RENAME; VECTOR: NULL or "zeros" */
     const char *expected;
 } gguf_cases[] = {
@@ -129,6 +129,7 @@ static const struct gguf_case {
     {"qwen35", REMOVE, "qwen35.full_attention_interval", 0, NULL, "the last of 6 layers is a gated delta net"},
     {"qwen35", UINT, "qwen35.ssm.inner_size", 47, NULL, "inner_size is 47, it must be a multiple of ssm.time_step_rank, 6"},
     {"qwen35", UINT, "qwen35.ssm.group_count", 4, NULL, "time_step_rank is 6, it must be a multiple of ssm.group_count"},
+    {"qwen35", FIRST, "blk.0.ssm_a", 1, NULL, "ssm_a: the number of head 0 is 1, it must be finite, 0 or below"},
     {"qwen35", DROP, "blk.0.ssm_a", 0, NULL, "tensor blk.0.ssm_a is missing"},
     {"qwen35", DROP, "blk.4.ssm_dt.bias", 0, NULL, "tensor blk.4.ssm_dt.bias is missing"},
     {"qwen3-next", DROP, "blk.0.ssm_ba.weight", 0, NULL, "tensor blk.0.ssm_ba.weight is missing"},
@@ -221,8 +222,12 @@ static void write_changed(const struct gguf_case *c, const char *path) {
         if (same && c->kind == DROP)
             continue;
         const size_t bytes = same && c->kind == RETYPE ? 34 : (size_t)tensor->bytes;
-        if (kvc_gguf_write(writer, next++, tensor->data, bytes, &error))
+        const float first = (float)c->value;
+        const size_t own = same && c->kind == FIRST ? sizeof first : 0;
+        if ((own && kvc_gguf_write(writer, next, &first, own, &error)) ||
+            kvc_gguf_write(writer, next, (const char *)tensor->data + own, bytes - own, &error))
             fail_msg("%s", error.text);
+        next++;
     }
     if (c->kind == VECTOR) {
         static const float ones[] = {1, 1.5f, 2, 3, 1, 1, 1, 1}, zeros[8];

@@ -339,6 +339,10 @@ static void test_costly(void **state) {
     const uint32_t vocab = kvc_model_info(model)->vocab;
     float *logits = calloc(vocab, sizeof *logits);
     assert_non_null(logits);
+    assert_int_equal(kvc_sampler_open(&options, vocab - 1, &sampler, &error), KVC_OK);
+    assert_int_equal(kvc_sampler_grammar(sampler, model, grammar, true, &error), KVC_USAGE);
+    assert_non_null(strstr(error.text, "grammar: the sampler is for "));
+    kvc_sampler_close(sampler);
     assert_int_equal(kvc_sampler_open(&options, vocab, &sampler, &error), KVC_OK);
     assert_int_equal(kvc_sampler_grammar(sampler, model, grammar, true, &error), KVC_OK);
     const int32_t a = token_of(model, "a"), b = token_of(model, "b"), other = token_of(model, "!");
