@@ -53,6 +53,20 @@ fails 2 'none-00001-of-00003.gguf: is the name of one part of a model' convert "
 fails 2 'none-00001-of-00003.gguf: is the name of one part of a model' mkmodel --shape tiny -o "$work/none-00001-of-00003.gguf"
 fails 3 'gated delta nets cannot be written' convert "$source/tests/data/golden/qwen35" -o "$work/none.gguf"
 fails 3 'gated delta nets cannot be written' convert "$source/tests/data/golden/qwen35" -o "$work/none/"
+# refuses MODEL CHANGE PATTERN OUT: a folder with a changed config.json cannot be converted.
+refuses() {
+    cp -R "$source/tests/data/golden/$1" "$work/changed"
+    sed "$2" "$source/tests/data/golden/$1/config.json" >"$work/changed/config.json"
+    fails 3 "changed: $3" convert "$work/changed" -o "$work/$4"
+    rm -r "$work/changed"
+}
+refuses smollm3 's/"no_rope_layer_interval": 4/"no_rope_layers": [1, 0, 1, 1, 0]/' 'no_rope_layers other than every 4th' none.gguf
+refuses qwen2-yarn 's/"type": "yarn"/"type": "yarn", "truncate": false/' 'yarn scaling with truncate=false or mscale' none.gguf
+for out in none.gguf none/; do
+    refuses llama2 's/"num_hidden_layers": 3/"num_hidden_layers": 4/' 'tensor .*layers.3.input_layernorm.weight is missing' $out
+done
+refuses smollm3 's/"intermediate_size": 38/"intermediate_size": 40/' 'tensor .*gate_proj.weight does not have the shape' none.gguf
+refuses smollm3 's/"intermediate_size": 38/"intermediate_size": 40/' 'tensor .*gate_proj.weight is 38 x 24, it must be 40 x 24' none/
 that 'no temporary file stays' [ -z "$(ls "$work" | grep -v '\.gguf$\|^out$\|^err$')" ]
 
 # ---- a vocabulary without weights
