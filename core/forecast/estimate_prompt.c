@@ -129,9 +129,6 @@ static void thin_below(struct kvc_estimator *e, uint32_t i, uint32_t l) {
     e->ledger.layer[i].touched = e->ledger.layer[i].thinned = true;
     /* if the windows differ, layer i may hold only some of the chosen positions */
     e->uneven = e->uneven || kvc_estimator_window(e, i) != kvc_estimator_window(e, l);
-    /* the layer may shrink before others do, and its old and new tables then exist at the same time */
-    const uint64_t tables = kvc_ledger_arrays(&e->ledger.layer[i], e->ledger.layer[i].slots);
-    kvc_ledger_state(&e->ledger, &e->ledger.layer[i], tables, tables);
 }
 
 /* Evicts after a chunk has passed layer l. The chunk stage of layer l chooses for the layer itself and may choose for
@@ -150,6 +147,13 @@ static void thin_after_chunk(struct kvc_estimator *e, uint32_t l, bool last) {
         else if (alone)
             kvc_estimator_clear(e, i, kept);
         kvc_estimator_thin(e, i, kept);
+    }
+    /* Lists of the layers that may hold fewer entries than estimated may shrink. Old and new tables of such a layer
+     * then exist at the same time, next to the tables and orders of all other layers. */
+    for (uint32_t i = 0; i <= l; i++) {
+        const uint64_t tables = kvc_ledger_arrays(&e->ledger.layer[i], e->ledger.layer[i].slots);
+        if (chooses && e->uneven && e->chunks[i].acts && e->chunks[i].decider == l)
+            kvc_ledger_state(&e->ledger, &e->ledger.layer[i], tables, tables);
     }
 }
 
@@ -214,17 +218,47 @@ static void pass_layer(struct kvc_estimator *e, uint32_t l, uint64_t rows, uint6
         free_expired(e, l);
 }
 
-#define PASSES_MOST                                                                                                    \
-    64u /* after this many passes, all others except the last are counted at once, because they are alike */
+#define ALIKE 64u    /* passes that are counted one by one although all passes are alike */
+#define PASSES 4096u /* most passes that are counted one by one while lists grow */
 
+/* Returns the number of rows after which the lists no longer grow, except in layers that keep everything. The chunk
+ * stage or the sliding window then limits them. */
+static uint64_t rows_of_growth(const struct kvc_estimator *e) {
+    uint64_t rows = 0;
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        const uint32_t window = kvc_estimator_window(e, l);
+        if (window)
+            rows = kvc_max_u64(rows, (uint64_t)window + KVC_TILE);
+        if (e->chunks[l].acts && e->chunks[l].between[0] < (double)e->prompt)
+            rows = kvc_max_u64(rows, (uint64_t)e->chunks[l].between[0]);
+    }
+    return rows;
+}
+
+/* Counts passes at once. They have `skipped` rows, a multiple of the chunk. */
+static void skip_passes(struct kvc_estimator *e, uint64_t skipped) {
+    for (uint32_t l = 0; l < e->g->layers; l++) {
+        e->ledger.layer[l].count[0] += skipped;
+        e->ledger.layer[l].count[1] += skipped;
+        thin_after_chunk(e, l, false);
+        if (!decides(e, l))
+            free_expired(e, l);
+    }
+}
+
+/* Each pass is counted by itself while lists grow, because old and new tables exist at the same time when a list grows
+ * by a block. After that, all passes are alike; with windows, they are alike again after KVC_TILE passes. Of these,
+ * only some are counted by themselves, and the last ones, in which lists that keep everything get their last blocks. */
 void kvc_estimate_prompt(struct kvc_estimator *e) {
     struct kvc_chunking chunking;
     const bool chunked = kvc_policy_chunking(e->policy, &chunking);
     const uint64_t pseudo = pseudo_rows(e->policy, e->use, e->prompt), N = e->prompt;
     const uint64_t chunk = chunked ? kvc_min_u64(chunking.chunk, N) : N;
     const uint64_t probes = chunked && chunking.together && !chunking.own ? kvc_min_u64(chunking.probe, N) : 0;
-    uint32_t passes = 0;
+    const uint64_t tail = (KVC_BLOCK / chunk + 2) * chunk;
+    uint32_t passes = 0, alike = 0;
     plan_chunks(e);
+    const uint64_t growth = rows_of_growth(e);
     for (uint64_t from = 0; from < N;) {
         const uint64_t rows = kvc_min_u64(N - from, chunk);
         const bool last = from + rows == N;
@@ -232,16 +266,11 @@ void kvc_estimate_prompt(struct kvc_estimator *e) {
             pass_layer(e, l, chunked ? rows : kvc_policy_rows(e->policy, l, e->g, &e->format, N),
                        last ? pseudo : probes, chunked, last);
         from += rows;
-        if (++passes < PASSES_MOST || N - from <= chunk)
+        alike += from > growth;
+        if ((alike < (e->windows ? ALIKE + KVC_TILE : ALIKE) && ++passes < PASSES) || N - from < tail + chunk)
             continue;
-        const uint64_t skipped = (N - from - 1) / chunk * chunk;
-        for (uint32_t l = 0; l < e->g->layers; l++) {
-            e->ledger.layer[l].count[0] += skipped;
-            e->ledger.layer[l].count[1] += skipped;
-            thin_after_chunk(e, l, false);
-            if (!decides(e, l))
-                free_expired(e, l);
-        }
+        const uint64_t skipped = (N - from - tail) / chunk * chunk;
+        skip_passes(e, skipped);
         from += skipped;
     }
 }

@@ -291,6 +291,6 @@ void kvc_estimate_steps(struct kvc_estimator *e, uint64_t steps) {
         keep_pages_in(e, l, steps, kvc_longest_count(layer));
     }
     for (uint32_t l = 0; l < e->g->layers; l++) /* any step may add a block to lists below their upper bound */
-        if (ledger->layer[l].members)
+        if (ledger->layer[l].members || (e->uneven && kvc_estimator_window(e, l)))
             kvc_ledger_state(ledger, &ledger->layer[l], ledger->layer[l].arrays, ledger->layer[l].arrays);
 }

@@ -24,7 +24,8 @@ struct shape {
     struct kvc_geometry geometry;
     enum kvc_type type;
     uint32_t steps;
-    bool costly; /* `costly`: two prompts are enough */
+    bool costly;             /* `costly`: two prompts are enough */
+    const uint32_t *windows; /* [layers], or NULL; with windows, only estimates are compared */
 };
 
 /* Policies with a budget of 96. A method that is missing here is tested with the trial options of its class. */
@@ -147,6 +148,8 @@ static struct kvc_replay *run_prompt(const char *spec, const struct shape *shape
     options.policy = spec;
     options.cache_type = kvc_entry_types(shape->type);
     FINE(kvc_replay_open(engine, g, &options, &replay, &error));
+    if (shape->windows)
+        FINE(kvc_replay_windows(replay, shape->windows, &error));
     for (uint32_t l = 0; l < g->layers; l++) {
         if (strstr(spec, "dapq") && prompt > 96)
             FINE(kvc_replay_pseudo(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), 32, &error));
@@ -154,8 +157,10 @@ static struct kvc_replay *run_prompt(const char *spec, const struct shape *shape
             FINE(kvc_replay_pseudo(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), prompt, &error));
         const char *chunk = strstr(spec, "chunk=");
         const uint32_t Z = chunk ? (uint32_t)atoi(chunk + 6) : prompt;
+        const char *probe = strstr(spec, "probe=");
+        const uint32_t wanted = probe ? (uint32_t)atoi(probe + 6) : 32, probes = wanted < prompt ? wanted : prompt;
         for (uint32_t c = 0; strstr(spec, "take") && (c + 1) * Z < prompt; c++)
-            FINE(kvc_replay_probe(replay, l, c, q_row(t, l, 1), 32, &error));
+            FINE(kvc_replay_probe(replay, l, c, q_row(t, l, 0), probes, &error));
     }
     for (uint32_t l = 0; l < g->layers; l++)
         FINE(kvc_replay_prompt(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), t->v + kv_at(t, l, 0, 0), prompt,
@@ -173,8 +178,10 @@ static void compare(const char *spec, const struct shape *shape, const struct te
     agrees(what, spec, shape, prompt, (double)(counted), (double)(expected), kind)
     kvc_session_stats(kvc_replay_session(replay), &stats);
     FINE(kvc_formula(engine, spec, g, kvc_entry_types(shape->type), prompt, 0, &formula, &error));
-    FINE(kvc_estimate(engine, spec, g, 8, kvc_entry_types(shape->type), prompt, 0, &estimate, &error));
-    AGREES("entries", stats.entries, formula.entries, formula.entry_kind);
+    FINE(kvc_estimate_windows(engine, spec, g, shape->windows, 8, kvc_entry_types(shape->type), prompt, 0, &estimate,
+                              &error));
+    if (!shape->windows)
+        AGREES("entries", stats.entries, formula.entries, formula.entry_kind);
     AGREES("peak in the prompt", stats.prompt_peak_bytes, estimate.peak_bytes, estimate.kind);
     AGREES("bytes after the prompt", stats.cache_bytes + stats.state_bytes, estimate.cache_bytes + estimate.state_bytes,
            estimate.kind);
@@ -184,15 +191,18 @@ static void compare(const char *spec, const struct shape *shape, const struct te
                                  t->v + kv_at(t, l, prompt + s, 0), NULL, &error));
     kvc_session_stats(kvc_replay_session(replay), &stats);
     FINE(kvc_formula(engine, spec, g, kvc_entry_types(shape->type), prompt, shape->steps, &formula, &error));
-    FINE(kvc_estimate(engine, spec, g, 8, kvc_entry_types(shape->type), prompt, shape->steps, &estimate, &error));
-    AGREES("bytes read", stats.read_bytes, formula.read_bytes, formula.read_kind);
-    AGREES("bytes read to choose", stats.select_bytes, formula.select_bytes, formula.read_kind);
-    if (formula.read_kind == KVC_EXPECTED_MOST &&
+    FINE(kvc_estimate_windows(engine, spec, g, shape->windows, 8, kvc_entry_types(shape->type), prompt, shape->steps,
+                              &estimate, &error));
+    if (!shape->windows) {
+        AGREES("bytes read", stats.read_bytes, formula.read_bytes, formula.read_kind);
+        AGREES("bytes read to choose", stats.select_bytes, formula.select_bytes, formula.read_kind);
+    }
+    if (!shape->windows && formula.read_kind == KVC_EXPECTED_MOST &&
         !strchr(spec, '+')) /* of every page only one extreme per channel is read */
         AGREES("half of the bytes to choose", formula.select_bytes / 2, stats.select_bytes, KVC_EXPECTED_MOST);
     AGREES("bytes at the end", stats.cache_bytes + stats.state_bytes, estimate.cache_bytes + estimate.state_bytes,
            estimate.kind);
-    AGREES("peak", stats.peak_bytes, estimate.peak_bytes, estimate.kind);
+    AGREES("peak", stats.peak_bytes, estimate.peak_bytes, shape->windows ? KVC_EXPECTED_MOST : estimate.kind);
     if (estimate.kind == KVC_EXPECTED_EXACT)
         AGREES("entries of the fullest head", stats.entries_most, estimate.entries, KVC_EXPECTED_MOST);
     kvc_replay_close(replay);
@@ -208,10 +218,10 @@ static bool has_row(const struct kvc_policy_class *policy) {
 
 static void test_all(void **state) {
     (void)state;
-    static const struct shape shapes[] = {{{3, 6, 2, 24}, KVC_F16, 12, false},
-                                          {{2, 8, 8, 64}, KVC_Q8_0, 3, false},
-                                          {{4, 7, 1, 40}, KVC_F32, 280, true},
-                                          {{12, 12, 4, 64}, KVC_F16, 5, true}};
+    static const struct shape shapes[] = {{{3, 6, 2, 24}, KVC_F16, 12, false, NULL},
+                                          {{2, 8, 8, 64}, KVC_Q8_0, 3, false, NULL},
+                                          {{4, 7, 1, 40}, KVC_F32, 280, true, NULL},
+                                          {{12, 12, 4, 64}, KVC_F16, 5, true, NULL}};
     static const uint32_t prompts[] = {40, 96, 97, 130, 256, 500};
     const char *folder = getenv("TMPDIR");
     char path[256], spec[400];
@@ -255,7 +265,8 @@ static struct shape draw_shape(uint64_t *random, uint32_t layers, uint32_t size)
     return (struct shape){{1 + below(random, layers), kv * (1 + below(random, 4)), kv, 8 * (1 + below(random, size))},
                           below(random, 2) ? KVC_F16 : KVC_F32,
                           1 + below(random, below(random, 2) ? 300 : 10),
-                          false};
+                          false,
+                          NULL};
 }
 
 /* Compares a drawn policy, unless its methods cannot be joined or a budget is too small. The queries of every other KV
@@ -327,12 +338,35 @@ static void test_drawn_every(void **state) {
     assert_int_equal(failures, 0);
 }
 
+/* `take` with small chunks, probes and budgets. */
+static void test_drawn_take(void **state) {
+    (void)state;
+    uint64_t random = 3;
+    for (unsigned run = 0; run < (kvc_test_thinned() ? 20u : 100u); run++) {
+        struct shape shape = draw_shape(&random, 3, 1);
+        uint32_t windows[8];
+        for (size_t l = 0; l < 8; l++)
+            windows[l] = below(&random, 3) ? 1 + below(&random, below(&random, 2) ? 6 : 60) : 0;
+        if (below(&random, 4))
+            shape.windows = windows;
+        const uint32_t chunk = 1 + below(&random, below(&random, 2) ? 8 : 60),
+                       probe = 1 + below(&random, below(&random, 2) ? 4 : 40), budget = 1 + below(&random, 60);
+        const uint32_t warm = below(&random, shape.geometry.layers + 1), choices = below(&random, 64);
+        char spec[400];
+        snprintf(spec, sizeof spec, "take:chunk=%u,probe=%u,budget=%u,kernel=1,warmup_layers=%u%s%s%s", chunk, probe,
+                 budget, warm, choices & 1 ? ",probe_sees=chunk" : "", choices & 6 ? "" : ",probe_from=chunk",
+                 choices & 24 ? "" : ",per=head");
+        compare_drawn(spec, &shape, 1 + below(&random, 300), run, 1);
+    }
+    assert_int_equal(failures, 0);
+}
+
 /* A formula that calls its bytes exact has them to the byte, also where the last page is not full. */
 static void test_exact_bytes(void **state) {
     (void)state;
     static const char *const selects[] = {"quest:budget=32,page=16", "quest:budget=30,page=5", "sparq:budget=33",
                                           "hsa:budget=33",           "topk:budget=33",         "window:budget=33"};
-    const struct shape shape = {{2, 4, 4, 64}, KVC_F16, 9, false};
+    const struct shape shape = {{2, 4, 4, 64}, KVC_F16, 9, false, NULL};
     for (uint32_t prompt = 90; prompt < 100; prompt++) {
         struct tensors t = make_tensors(RANDOM, prompt, 2, 4, 4, 64, prompt + shape.steps);
         for (size_t i = 0; i < sizeof selects / sizeof *selects; i++) {
@@ -390,8 +424,8 @@ static void test_long(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all), cmocka_unit_test(test_drawn),
-                                       cmocka_unit_test(test_drawn_every), cmocka_unit_test(test_long),
-                                       cmocka_unit_test(test_exact_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all),         cmocka_unit_test(test_drawn),
+                                       cmocka_unit_test(test_drawn_every), cmocka_unit_test(test_drawn_take),
+                                       cmocka_unit_test(test_long),        cmocka_unit_test(test_exact_bytes)};
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
