@@ -5,16 +5,17 @@ for the same files and tokens.
     tools/int8_distance.py [options] MODEL...
     tools/int8_distance.py --alone --windows 12 --tokens 500 MODEL...     # kvcull only
     tools/int8_distance.py --types q8_0,q4_0 MODEL...     # converts the models first
+    tools/int8_distance.py --alone --entries q4_1 MODEL...     # other types of entries
     tools/int8_distance.py --alone --math int16 --types f16 MODEL...      # int16 instead of int8
 
 The text's tokens are divided into windows. Each window begins with BOS if the model has that token. The reference is
 kvcull's --math float with F32 entries: float32 arithmetic on the file's own weights. It is compared, row by row, with
 --math int8 and with llama.cpp. Both run with F32 entries (only the arithmetic differs), with F16 entries (the default)
-and with Q8_0 entries (both multiply integers). --math float with Q8_0 entries shows what the entries alone cost. It is
-also compared with llama.cpp on the file's weights stored as F32. This shows how far the two programs are apart when
-neither quantizes activations. KL is the Kullback-Leibler divergence from the reference's probabilities, in nats per
-token. The table also shows by how much kvcull's KL exceeds that of llama.cpp with the same entries, with the standard
-error of the windows' differences.
+and with Q8_0 entries (both multiply integers). --math float with Q8_0 entries shows what the entries alone cost.
+--entries names other types. The reference is also compared with llama.cpp on the file's weights stored as F32. This
+shows how far the two programs are apart when neither quantizes activations. KL is the Kullback-Leibler divergence from
+the reference's probabilities, in nats per token. The table also shows by how much kvcull's KL exceeds that of llama.cpp
+with the same entries, with the standard error of the windows' differences.
 """
 import argparse
 import os
@@ -23,6 +24,8 @@ import tempfile
 
 from distance import (Distance, add_options, header, line, our_logits, standard_error, their_logits, windows_of)
 from llama_engine import Llama, bring_llama, every_model, made, parse
+
+ENTRIES = ["f32", "f16", "q8_0", "q4_0", "q4_1", "iq4_nl"]
 
 
 def above(np, row):
@@ -50,8 +53,8 @@ def compare(np, arguments, lib, name, path, work):
 
     with made(arguments.kvcull, "convert", path, "--type", "f32") as widened:
         rows = [Distance("kvcull float", "f32", None)]
-        for entries in ("f32", "f16", "q8_0"):
-            if entries == "q8_0":
+        for entries in arguments.entries or ENTRIES[:3]:
+            if entries not in ENTRIES[:2]:
                 rows.append(Distance("kvcull float", entries, ours("float", entries)))
             llama = Distance("llama.cpp", entries, theirs(path, entries)) if lib else None
             rows += [Distance(f"kvcull {arguments.math}", entries, ours(arguments.math, entries), llama)]
@@ -78,6 +81,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, 500)
     parser.add_argument("--math", default="int8", choices=["int8", "int16"], help="kvcull's arithmetic (int8)")
+    parser.add_argument("--entries", choices=ENTRIES, action="append",
+                        help="type of entries, may be given several times (f32, f16 and q8_0)")
     arguments = parse(parser)
     lib = None if arguments.alone else bring_llama()
     import numpy as np  # llama_cpp also needs it

@@ -109,6 +109,8 @@ that 'the same weights as F32 are none' [ "$(cell 9 4)" = 0 ]
 tool int8_distance --alone --types q4_0 --windows 1 --tokens 40 --text "$work/text" "$demo"
 that '--alone' [ "$status $(grep -c '^| demo q4_0 |' "$work/out") $(grep -c llama.cpp "$work/out")" = '0 5 1' ]
 nothing_left "$TMPDIR"
+tool int8_distance --alone --types q4_0 --windows 1 --tokens 40 --text "$work/text" --entries q4_1 "$demo"
+that '--entries' [ "$(cell 2 2) $(cell 2 3), $(cell 3 2) $(cell 3 3)" = 'kvcull float q4_1, kvcull int8 q4_1' ]
 # The program's own value for one window.
 ok convert "$demo" --type q4_0 -o "$work/demo.gguf" -q
 ok tokenize -m "$work/demo.gguf" -f "$work/text"
