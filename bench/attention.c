@@ -73,17 +73,19 @@ static void decode_groups(struct kvc_measure *m, uint32_t variant) {
     cache_row(m, &(struct cache){4 * sizes[variant % 3], 4, d, entries[variant / 6 % 3], type, false, false}, 1);
 }
 
-/* Q8_0 entries, in integer arithmetic compared with float: groups of 1, 4 and 7 query heads, with one row and with the
- * rows of a chunk. */
+/* Q8_0 and Q4_1 entries, in integer arithmetic compared with float: groups of 1, 4 and 7 query heads, with one row and
+ * with the rows of a chunk. */
 static void int8(struct kvc_measure *m, uint32_t variant) {
     static const uint32_t sizes[] = {1, 4, 7};
-    const uint32_t rows = variant < 6 ? 1 : MEASURE_ROWS, kv_heads = rows == 1 ? 8 : 2, d = variant / 3 % 2 ? 128 : 64;
+    const enum kvc_type type = variant / 12 ? KVC_Q4_1 : KVC_Q8_0;
+    const uint32_t rows = variant % 12 < 6 ? 1 : MEASURE_ROWS, kv_heads = rows == 1 ? 8 : 2,
+                   d = variant / 3 % 2 ? 128 : 64;
     const uint32_t heads = kv_heads * sizes[variant % 3];
-    cache_row(m, &(struct cache){heads, kv_heads, d, MEASURE_ENTRIES, KVC_Q8_0, false, !m->beside},
+    cache_row(m, &(struct cache){heads, kv_heads, d, MEASURE_ENTRIES, type, false, !m->beside},
               m->settings.once ? kvc_min_u32(rows, 256) : rows);
 }
 
-const struct kvc_measure_operation kvc_measure_int8_attention[] = {{"attention", int8, 12}, {NULL, NULL, 0}};
+const struct kvc_measure_operation kvc_measure_int8_attention[] = {{"attention", int8, 24}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_decode_attention[] = {
     {"attention", decode, 21}, {"groups", decode_groups, 36}, {NULL, NULL, 0}};
 const struct kvc_measure_operation kvc_measure_prefill_attention[] = {

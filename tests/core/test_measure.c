@@ -129,7 +129,7 @@ static void every_table(void **state) {
         unsigned rows;
     } tables[] = {{"attention-decode", 57},
                   {"attention-prefill", 33},
-                  {"attention-int8", 12},
+                  {"attention-int8", 24},
                   {"select", 80},
                   {"gemm", 16},
                   {"types", KVC_ALL_TYPES},
