@@ -39,7 +39,7 @@ extern "C" {
 /** Version of the arithmetic. It increases when any result changes, even in a single bit. */
 #define KVC_ARITHMETIC_VERSION 1
 /** Version of the arithmetic of KVC_MATH_INT8. It increases when any result with KVC_MATH_INT8 changes. */
-#define KVC_INT8_VERSION 2
+#define KVC_INT8_VERSION 3
 /** Version of the arithmetic of KVC_MATH_INT16. It increases when any result with KVC_MATH_INT16 changes. */
 #define KVC_INT16_VERSION 2
 /** Returns KVC_VERSION of the library in use, which may differ from the headers that a program was compiled with. */

@@ -1,6 +1,11 @@
 /* attention_int8.h - attention over entries with integer quants, in integer arithmetic (core/base/canon.h, "int8:
  * attention over Q8_0 entries"). attention.h finds the keys, computes exp(s - m) and merges the tiles. */
 
+/* Returns the scale that the integers of a value's group have. */
+KVC_DEVICE float kvc_value_scale(kvc_u32 type, kvc_bytes group) {
+    return type == KVC_K_Q4_1 ? kvc_levels_of(KVC_HALF(group), KVC_HALF(group + 2)).scale : KVC_HALF(group);
+}
+
 /* struct kvc_tile_weights holds the integer weights of a tile's entries, for one group of channels and up to KVC_HEADS
  * heads. */
 #if KVC_WORKERS != 1
@@ -37,12 +42,12 @@ KVC_DEVICE void kvc_tile_scores_int8(kvc_u32 type, struct kvc_tile t, struct kvc
 
 /* Returns the largest magnitude among the entries' value scales for one group of channels, as bits. `at` is the byte
  * offset of the group's scale in a value. */
-KVC_DEVICE kvc_u32 kvc_tile_top(struct kvc_tile t, kvc_u32 at, KVC_LOCAL kvc_u32 *shared_top) {
+KVC_DEVICE kvc_u32 kvc_tile_top(kvc_u32 type, struct kvc_tile t, kvc_u32 at, KVC_LOCAL kvc_u32 *shared_top) {
     const kvc_u32 id = KVC_LOCAL_ID();
     kvc_u32 top = 0;
     for (kvc_u32 j = id; j < t.count; j += KVC_GROUP)
         if (t.values[j])
-            top = kvc_int8_top(top, KVC_HALF(t.values[j] + at));
+            top = kvc_int8_top(top, kvc_value_scale(type, t.values[j] + at));
     shared_top[id] = top;
     KVC_BARRIER();
     if (id < 32) {
@@ -57,7 +62,7 @@ KVC_DEVICE kvc_u32 kvc_tile_top(struct kvc_tile t, kvc_u32 at, KVC_LOCAL kvc_u32
 }
 
 /* Computes the weights of the first `here` heads. The weight of a masked entry is 0. Also clears the sums. */
-KVC_DEVICE void kvc_tile_weigh(struct kvc_tile t, kvc_u32 here, kvc_u32 at, float inverse,
+KVC_DEVICE void kvc_tile_weigh(kvc_u32 type, struct kvc_tile t, kvc_u32 here, kvc_u32 at, float inverse,
                                KVC_LOCAL struct kvc_tile_weights *weights) {
     for (kvc_u32 n = KVC_LOCAL_ID(); n < here * (KVC_TILE / 4); n += KVC_GROUP) {
         const kvc_u32 g = n / (KVC_TILE / 4), four = n % (KVC_TILE / 4);
@@ -65,7 +70,7 @@ KVC_DEVICE void kvc_tile_weigh(struct kvc_tile t, kvc_u32 here, kvc_u32 at, floa
         for (kvc_u32 i = 0; i < 4; i++) {
             const kvc_u32 j = 4 * four + i;
             if (t.values[j]) {
-                const kvc_i32 w = kvc_value_weight(t.score[g][j], KVC_HALF(t.values[j] + at) * inverse);
+                const kvc_i32 w = kvc_value_weight(t.score[g][j], kvc_value_scale(type, t.values[j] + at) * inverse);
                 low |= ((kvc_u32)w & 127u) << 8 * i;
                 high |= ((kvc_u32)(w >> 7) & 255u) << 8 * i;
             }
@@ -98,8 +103,8 @@ KVC_DEVICE void kvc_transpose_bytes(kvc_u32 *word) {
 /* Returns quants c to c + 3 of group b of a value of d channels. */
 KVC_DEVICE kvc_u32 kvc_value_word(kvc_u32 type, kvc_bytes value, kvc_u32 b, kvc_u32 d, kvc_u32 c) {
     if (type != KVC_K_Q8_0) {
-        const struct kvc_packed p = kvc_packed_at(type, value, b, d);
-        return kvc_packed_word(type, &p, c);
+        const struct kvc_packed p = kvc_integers_at(type, value, b, d);
+        return kvc_integer_word(type, &p, c);
     }
     return kvc_load_quants(KVC_GROUP_AT(value, b) + 2 + c, (kvc_i32)(d - b * KVC_Q8_GROUP) - (kvc_i32)c);
 }
@@ -135,9 +140,9 @@ KVC_DEVICE void kvc_tile_values_int8(kvc_u32 type, struct kvc_tile t, kvc_u32 he
                                      kvc_u64 step, KVC_LOCAL struct kvc_tile_weights *weights) {
     for (kvc_u32 first = 0; first < d; first += KVC_Q8_GROUP) {
         const kvc_u32 at = first / KVC_Q8_GROUP * kvc_group_bytes(type);
-        const kvc_u32 top = kvc_tile_top(t, at, weights->top);
+        const kvc_u32 top = kvc_tile_top(type, t, at, weights->top);
         const float unit = kvc_value_unit(top);
-        kvc_tile_weigh(t, here, at, kvc_value_inverse(top), weights);
+        kvc_tile_weigh(type, t, here, at, kvc_value_inverse(top), weights);
         kvc_tile_sum(type, t, here, first / KVC_Q8_GROUP, d, weights);
         for (kvc_u32 n = KVC_LOCAL_ID(); n < here * KVC_Q8_GROUP; n += KVC_GROUP) {
             const kvc_u32 g = n / KVC_Q8_GROUP, c = n % KVC_Q8_GROUP;
@@ -185,11 +190,12 @@ KVC_DEVICE int16 kvc_value_weight16(float16 p, float16 factor) {
 }
 
 /* Computes the weights and returns kvc_value_unit. `at` is the offset in bytes of the group's scale in a value. */
-KVC_DEVICE float kvc_tile_weigh(const struct kvc_tile *t, kvc_u32 here, kvc_u32 at, struct kvc_tile_weights *weights) {
+KVC_DEVICE float kvc_tile_weigh(kvc_u32 type, const struct kvc_tile *t, kvc_u32 here, kvc_u32 at,
+                                struct kvc_tile_weights *weights) {
     const kvc_u32 vectors = (t->count + 15) / 16;
     kvc_u32 top = 0;
     for (kvc_u32 j = 0; j < 16 * vectors; j++) {
-        const float scale = t->values[j] ? KVC_HALF(t->values[j] + at) : 0.0f;
+        const float scale = t->values[j] ? kvc_value_scale(type, t->values[j] + at) : 0.0f;
         top = kvc_int8_top(top, scale);
         ((float *)weights->factor)[j] = scale;
     }
@@ -206,7 +212,7 @@ KVC_DEVICE void kvc_tile_values_int8(kvc_u32 type, const struct kvc_tile *t, kvc
                                      KVC_GLOBAL float *to, kvc_u64 step, struct kvc_tile_weights *weights) {
     for (kvc_u32 first = 0; first < d; first += KVC_Q8_GROUP) {
         const kvc_u32 b = first / KVC_Q8_GROUP;
-        const float unit = kvc_tile_weigh(t, here, b * kvc_group_bytes(type), weights);
+        const float unit = kvc_tile_weigh(type, t, here, b * kvc_group_bytes(type), weights);
         if (d - first >= KVC_Q8_GROUP) {
             int16 low[KVC_HEADS], high[KVC_HEADS];
             for (int g = 0; g < KVC_HEADS; g++)
@@ -216,8 +222,8 @@ KVC_DEVICE void kvc_tile_values_int8(kvc_u32 type, const struct kvc_tile *t, kvc
                 struct kvc_packed p;
                 if (!t->values[j])
                     continue;
-                p = kvc_packed_at(type, t->values[j], b, d);
-                q = kvc_packed_quants(type, &p);
+                p = kvc_integers_at(type, t->values[j], b, d);
+                q = kvc_integer_quants(type, &p);
                 for (int g = 0; g < KVC_HEADS; g++) {
                     const int16 w = (int16)(((const int *)weights->of[g])[j]);
                     low[g] += w * q.low;
@@ -235,8 +241,8 @@ KVC_DEVICE void kvc_tile_values_int8(kvc_u32 type, const struct kvc_tile *t, kvc
                 kvc_i32 sum = 0;
                 for (kvc_u32 j = 0; j < t->count; j++)
                     if (t->values[j]) {
-                        const struct kvc_packed p = kvc_packed_at(type, t->values[j], b, d);
-                        sum += ((const int *)weights->of[g])[j] * kvc_packed_quant(type, &p, c);
+                        const struct kvc_packed p = kvc_integers_at(type, t->values[j], b, d);
+                        sum += ((const int *)weights->of[g])[j] * kvc_integer_quant(type, &p, c);
                     }
                 to[g * step + first + c] = (float)sum * unit;
             }

@@ -159,6 +159,7 @@ struct kvc_packed {
     KVC_GLOBAL const kvc_u8 *quants, *high;
     float scale, minimum; /* only Q4_1 has a minimum */
     kvc_u32 channels;
+    struct kvc_levels levels; /* only of Q4_1, and only if kvc_integers_at returned the group */
 };
 /* Returns group b of a row of d channels. */
 KVC_DEVICE struct kvc_packed kvc_packed_at(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 b, kvc_u32 d) {
@@ -170,6 +171,15 @@ KVC_DEVICE struct kvc_packed kvc_packed_at(kvc_u32 type, KVC_GLOBAL const kvc_u8
     p.high = p.quants + (p.channels < 16 ? p.channels : 16);
     p.scale = KVC_HALF(group);
     p.minimum = type == KVC_K_Q4_1 ? KVC_HALF(group + 2) : 0.0f;
+    return p;
+}
+/* Does the same for products of integers, whose quants kvc_integer_quant and the like return. */
+KVC_DEVICE struct kvc_packed kvc_integers_at(kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u32 b, kvc_u32 d) {
+    struct kvc_packed p = kvc_packed_at(type, row, b, d);
+    if (type == KVC_K_Q4_1) {
+        p.levels = kvc_levels_of(p.scale, p.minimum);
+        p.scale = p.levels.scale;
+    }
     return p;
 }
 /* Returns the quant of channel e of a group. */
@@ -187,6 +197,11 @@ KVC_DEVICE int kvc_packed_quant(kvc_u32 type, const struct kvc_packed *p, kvc_u3
         return KVC_CODE6(p->quants, p->high, e) - 32;
     }
     return KVC_CODE4(p->quants, e) - 8;
+}
+/* Does the same for a group that kvc_integers_at returned. */
+KVC_DEVICE int kvc_integer_quant(kvc_u32 type, const struct kvc_packed *p, kvc_u32 e) {
+    const int quant = kvc_packed_quant(type, p, e);
+    return type == KVC_K_Q4_1 ? kvc_level(p->levels, quant) : quant;
 }
 KVC_DEVICE float kvc_packed_value(kvc_u32 type, const struct kvc_packed *p, int quant) {
     return type == KVC_K_Q4_1 ? kvc_fma(p->scale, (float)quant, p->minimum) : p->scale * (float)quant;

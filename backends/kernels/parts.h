@@ -53,6 +53,16 @@ KVC_DEVICE kvc_u32 kvc_packed_word(kvc_u32 type, const struct kvc_packed *p, kvc
         return kvc_word_less(word | (kvc_load_word(p->high + e % 8) >> e / 8 * 2 & 0x03030303u) << 4, 32);
     return kvc_word_less(word, 8);
 }
+/* Does the same for a group that kvc_integers_at returned. */
+KVC_DEVICE kvc_u32 kvc_integer_word(kvc_u32 type, const struct kvc_packed *p, kvc_u32 e) {
+    const kvc_u32 codes = kvc_packed_word(type, p, e);
+    kvc_u32 word = 0;
+    if (type != KVC_K_Q4_1)
+        return codes;
+    for (kvc_u32 i = 0; i < 4 && e + i < p->channels; i++)
+        word |= ((kvc_u32)kvc_level(p->levels, (int)(codes >> 8 * i & 255u)) & 255u) << 8 * i;
+    return word;
+}
 
 #if KVC_WORKERS == 1
 
@@ -123,6 +133,20 @@ KVC_DEVICE struct kvc_quants kvc_packed_quants(kvc_u32 type, const struct kvc_pa
     } else if (type != KVC_K_Q4_1) {
         q.low = q.low - 8;
         q.high = q.high - 8;
+    }
+    return q;
+}
+/* Computes kvc_level for 16 codes. */
+KVC_DEVICE int16 kvc_level16(struct kvc_levels levels, int16 code) {
+    const float16 v = fma((float16)(levels.step), convert_float16(code), (float16)(levels.base));
+    return convert_int16((clamp(v, -127.0f, 127.0f) + KVC_ROUND_MAGIC) - KVC_ROUND_MAGIC);
+}
+/* Does the same as kvc_packed_quants for a group that kvc_integers_at returned. */
+KVC_DEVICE struct kvc_quants kvc_integer_quants(kvc_u32 type, const struct kvc_packed *p) {
+    struct kvc_quants q = kvc_packed_quants(type, p);
+    if (type == KVC_K_Q4_1) {
+        q.low = kvc_level16(p->levels, q.low);
+        q.high = kvc_level16(p->levels, q.high);
     }
     return q;
 }

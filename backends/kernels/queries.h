@@ -65,12 +65,12 @@ KVC_DEVICE kvc_u32 kvc_load_quants(kvc_bytes from, kvc_i32 left) {
     return word;
 }
 KVC_APART struct kvc_group kvc_group_apart(kvc_u32 type, kvc_bytes row, kvc_u32 b, kvc_u32 d) {
-    const struct kvc_packed p = kvc_packed_at(type, row, b, d);
+    const struct kvc_packed p = kvc_integers_at(type, row, b, d);
     struct kvc_group group;
     group.scale = p.scale;
     for (kvc_u32 i = 0; i < 4; i++) {
-        group.first.word[i] = kvc_packed_word(type, &p, 4 * i);
-        group.second.word[i] = kvc_packed_word(type, &p, 16 + 4 * i);
+        group.first.word[i] = kvc_integer_word(type, &p, 4 * i);
+        group.second.word[i] = kvc_integer_word(type, &p, 16 + 4 * i);
     }
     return group;
 }

@@ -90,4 +90,33 @@ KVC_INLINE int kvc_group_iq4(float x, float scale) {
     return c;
 }
 
+/* The values of a Q4_1 group are kvc_fma(d, c, m) for codes c of 0 .. 15. For integer products they are rounded to
+ * levels, which are multiples of one scale as in a Q8_0 group. top is the larger magnitude of m and kvc_fma(d, 15, m).
+ * The scale is kvc_q8_scale(top), in F16. With i = kvc_div(1, scale), the level of code c is kvc_fma(d * i, c, m * i),
+ * clamped to -127 .. 127 and rounded. If top is an infinity or a NaN, the scale is KVC_Q8_NAN_SCALE. If the scale is 0
+ * or a NaN, the levels are 0. */
+struct kvc_levels {
+    kvc_u16 scale_f16;
+    float scale, step, base;
+};
+KVC_INLINE struct kvc_levels kvc_levels_of(float d, float m) {
+    const kvc_u32 top = kvc_int8_top(kvc_int8_top(0, m), kvc_fma(d, 15.0f, m));
+    struct kvc_levels levels;
+    levels.scale_f16 = top >= KVC_INFINITY_BITS ? (kvc_u16)KVC_Q8_NAN_SCALE : kvc_q8_scale(kvc_from_bits(top));
+    levels.scale = kvc_f16_to_f32(levels.scale_f16);
+    levels.step = levels.base = 0.0f;
+    if (top < KVC_INFINITY_BITS && levels.scale_f16) {
+        const float inverse = kvc_div(1.0f, levels.scale);
+        levels.step = d * inverse;
+        levels.base = m * inverse;
+    }
+    return levels;
+}
+KVC_INLINE int kvc_level(struct kvc_levels levels, int code) {
+    float v = kvc_fma(levels.step, (float)code, levels.base);
+    v = v > 127.0f ? 127.0f : v;
+    v = v < -127.0f ? -127.0f : v;
+    return (int)kvc_rint(v);
+}
+
 #endif

@@ -101,7 +101,7 @@ uint32_t kvc_entry_group_bytes(enum kvc_type type) {
 
 bool kvc_type_is_integers(enum kvc_type type) {
     const struct entry_type *entry = find_entry_type(type);
-    return entry && entry->scales == 2;
+    return entry && entry->scales > 0;
 }
 
 bool kvc_type_is_rotated(enum kvc_type type) {

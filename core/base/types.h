@@ -30,7 +30,7 @@ size_t kvc_type_row_bytes(enum kvc_type type, uint64_t K);
 uint32_t kvc_entry_row_bytes(enum kvc_type type, uint32_t head_size);
 /* Returns the bytes of a group of KVC_ENTRY_GROUP channels, or 0 if the type has no groups. */
 uint32_t kvc_entry_group_bytes(enum kvc_type type);
-/* Returns true if the quants of the type are integers of eight bits or fewer, without a minimum. */
+/* Returns true if the quants of the type are integers of eight bits or fewer. */
 bool kvc_type_is_integers(enum kvc_type type);
 
 /* The names of the types as one string literal: " f32 f16 ...". */

@@ -167,15 +167,34 @@ static void attention_close(void **state) {
     }
 }
 
+/* Rounds rows [n, D] to multiples of their largest magnitude / 127, which has the 11 bits of a half. */
+static void round_rows(float *x, size_t n) {
+    for (size_t i = 0; i < n * D; i += D) {
+        double top = 0, unit;
+        int exponent;
+        for (size_t c = i; c < i + D; c++)
+            top = fmax(top, fabs((double)x[c]));
+        unit = frexp(top / 127, &exponent);
+        unit = ldexp(rint(ldexp(unit, 11)), exponent - 11);
+        for (size_t c = i; c < i + D && top > 0; c++)
+            x[c] = (float)(rint(x[c] / unit) * unit);
+    }
+}
+
 /* As integers, Q8_0 entries give the same scores as a query that is rounded to eight bits, and outputs within the
- * rounding of the weights. Other entries stay floats. */
+ * rounding of the weights. Q4_1 entries do so when their values are rounded. Other entries stay floats. */
 static void attention_of_integers(void **state) {
     static const uint32_t entries[] = {1, 31, 256, 300, 512};
-    for (size_t i = 0; i < 2 * sizeof entries / sizeof entries[0]; i++) {
-        struct rows r = make_rows(entries[i / 2], 1 + (uint32_t)i % 3, i < 4 ? 1 : 4, i % 2 ? KVC_Q8_0 : KVC_F16, 0);
+    static const enum kvc_type types[] = {KVC_F16, KVC_Q8_0, KVC_Q4_1};
+    for (size_t i = 0; i < 3 * sizeof entries / sizeof entries[0]; i++) {
+        struct rows r = make_rows(entries[i / 3], 1 + (uint32_t)i % 4, i < 6 ? 1 : 4, types[i % 3], 0);
         r.scoring.integers = true;
+        for (uint32_t h = 0; types[i % 3] == KVC_Q4_1 && h < HEADS; h++) {
+            round_rows(floats(r.keys[h]), count_of(&r.lists, h));
+            round_rows(floats(r.values[h]), count_of(&r.lists, h));
+        }
         check_attention(&r);
-        r.window = 1 + draw(entries[i / 2]);
+        r.window = 1 + draw(entries[i / 3]);
         r.scoring.cap = 1.5f;
         r.sinks = values(r.heads);
         check_attention(&r);

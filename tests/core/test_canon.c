@@ -274,6 +274,25 @@ static void q8_entries(void **state) {
     assert_true(isnan(kvc_f16_to_f32(KVC_Q8_NAN_SCALE)));
 }
 
+/* Levels are multiples of a half, and as near to a group's values as rounding allows. */
+static void q4_1_levels(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 65536; i += 131)
+        for (uint32_t j = 0; j < 65536; j += 127) {
+            const float d = kvc_f16_to_f32((kvc_u16)i), m = kvc_f16_to_f32((kvc_u16)j);
+            const struct kvc_levels levels = kvc_levels_of(d, m);
+            const double unit = fmax(fabs(m), fabs(15.0 * d + m)) / 127, scale = levels.scale;
+            const bool finite = isfinite(d) && isfinite(m);
+            assert_int_equal(levels.scale_f16 == KVC_Q8_NAN_SCALE, !finite);
+            assert_int_equal(isnan(levels.scale), !finite);
+            assert_true(!finite || fabs(scale - unit) <= fmax(unit * 0x1p-11, 0x1p-25));
+            for (int c = 0; c < 16; c++) {
+                const double exact = finite && scale != 0 ? (c * (double)d + m) / scale : 0;
+                assert_true(fabs(kvc_level(levels, c) - fmin(fmax(exact, -127), 127)) <= 0.5 + 1e-4);
+            }
+        }
+}
+
 /* ---- weight blocks that the test packs from known quants ---- */
 
 static void set_bits(unsigned char *byte, unsigned value, unsigned shift) {
@@ -473,6 +492,7 @@ int main(void) {
         cmocka_unit_test(halves),
         cmocka_unit_test(bfloats),
         cmocka_unit_test(q8_entries),
+        cmocka_unit_test(q4_1_levels),
         cmocka_unit_test(small_blocks),
         cmocka_unit_test(k_blocks_scaled),
         cmocka_unit_test(k_blocks_with_minima),

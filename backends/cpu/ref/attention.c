@@ -40,13 +40,14 @@ static void sum_values(const struct work *w, const struct kvc_view *view, uint32
     kvc_u32 top = 0;
     for (uint32_t j = 0; j < count; j++)
         if (w->slot[j] != UINT32_MAX) {
-            KVC_REF(load_group)(type, kvc_list_value(view->lists, view->head, w->slot[j]), d, c / KVC_Q8_GROUP, &group);
+            KVC_REF(load_integers)
+            (type, kvc_list_value(view->lists, view->head, w->slot[j]), d, c / KVC_Q8_GROUP, &group);
             top = kvc_int8_top(top, group.scale);
         }
     for (uint32_t j = 0; j < count; j++) {
         if (w->slot[j] == UINT32_MAX)
             continue;
-        KVC_REF(load_group)(type, kvc_list_value(view->lists, view->head, w->slot[j]), d, c / KVC_Q8_GROUP, &group);
+        KVC_REF(load_integers)(type, kvc_list_value(view->lists, view->head, w->slot[j]), d, c / KVC_Q8_GROUP, &group);
         const kvc_i32 weight = kvc_value_weight(p[j], group.scale * kvc_value_inverse(top));
         for (uint32_t i = 0; i < channels; i++)
             sum[i] += weight * group.quant[i];

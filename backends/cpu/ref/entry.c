@@ -8,8 +8,9 @@
 
 /* ---- groups ---- */
 
-uint32_t KVC_REF(load_group)(enum kvc_type type, const unsigned char *row, uint32_t d, uint32_t group,
-                             struct kvc_ref_group *to) {
+/* Loads a group of a row of d channels. Returns its number of channels. */
+static uint32_t load_group(enum kvc_type type, const unsigned char *row, uint32_t d, uint32_t group,
+                           struct kvc_ref_group *to) {
     const unsigned char *at = row + (size_t)group * kvc_entry_group_bytes(type);
     const uint32_t n = kvc_min_u32(d - group * KVC_ENTRY_GROUP, KVC_ENTRY_GROUP);
     const unsigned char *q = at + (type == KVC_Q4_1 ? 4 : 2), *high = q + kvc_min_u32(n, 16);
@@ -22,6 +23,18 @@ uint32_t KVC_REF(load_group)(enum kvc_type type, const unsigned char *row, uint3
                        : type == KVC_Q5H    ? KVC_CODE5(q, high, e) - 16
                        : type == KVC_Q6H    ? KVC_CODE6(q, high, e) - 32
                                             : KVC_CODE4(q, e) - 8;
+    return n;
+}
+
+uint32_t KVC_REF(load_integers)(enum kvc_type type, const unsigned char *row, uint32_t d, uint32_t group,
+                                struct kvc_ref_group *to) {
+    const uint32_t n = load_group(type, row, d, group, to);
+    const struct kvc_levels levels = kvc_levels_of(to->scale, to->minimum);
+    if (type != KVC_Q4_1)
+        return n;
+    to->scale = levels.scale;
+    for (uint32_t e = 0; e < n; e++)
+        to->quant[e] = kvc_level(levels, to->quant[e]);
     return n;
 }
 
@@ -109,7 +122,7 @@ static void load_row(enum kvc_type type, const unsigned char *row, uint32_t d, f
     for (uint32_t i = 0; i < d && type == KVC_BF16; i++)
         out[i] = kvc_bf16_to_f32(KVC_LOAD_U16(row + 2 * i));
     for (uint32_t g = 0; g * KVC_ENTRY_GROUP < d && kvc_entry_group_bytes(type); g++) {
-        const uint32_t n = KVC_REF(load_group)(type, row, d, g, &group);
+        const uint32_t n = load_group(type, row, d, g, &group);
         for (uint32_t e = 0; e < n; e++)
             out[g * KVC_ENTRY_GROUP + e] = type == KVC_Q4_1 ? kvc_fma(group.scale, (float)group.quant[e], group.minimum)
                                                             : group.scale * (float)group.quant[e];
@@ -181,7 +194,7 @@ float KVC_REF(dot_key)(const struct kvc_ref_query *query, const struct kvc_lists
     if (!query->quant)
         return kvc_ref_dot(query->q, key, d);
     for (uint32_t g = 0; g * KVC_Q8_GROUP < d; g++) {
-        const uint32_t n = KVC_REF(load_group)(lists->format.key.type, row, d, g, &group);
+        const uint32_t n = KVC_REF(load_integers)(lists->format.key.type, row, d, g, &group);
         kvc_i32 sum = 0;
         for (uint32_t e = 0; e < n; e++)
             sum += query->quant[g * KVC_Q8_GROUP + e] * group.quant[e];

@@ -45,9 +45,10 @@ struct kvc_ref_group {
     float scale, minimum;
     kvc_i32 quant[KVC_ENTRY_GROUP];
 };
-/* Loads a group of a row of d channels. Returns its number of channels. */
-uint32_t KVC_REF(load_group)(enum kvc_type type, const unsigned char *row, uint32_t d, uint32_t group,
-                             struct kvc_ref_group *to);
+/* Loads a group of a row of d channels with the integers that --math int8 multiplies. The minimum is not used then.
+ * Returns the group's number of channels. */
+uint32_t KVC_REF(load_integers)(enum kvc_type type, const unsigned char *row, uint32_t d, uint32_t group,
+                                struct kvc_ref_group *to);
 
 /* Returns one channel of a page. `side` is pages->low or pages->high. */
 float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer *side, uint32_t d, uint32_t h,

@@ -59,9 +59,10 @@ static double plan_attention(struct attention_job *job, unsigned threads) {
         const size_t cells = (size_t)plan->tiles * plan->row_block * job->group;
         job->cells_most = kvc_max_u64(cells, job->cells_most);
         job->any_gemm = job->any_gemm || plan->many;
-        job->any_integers = job->any_integers || kvc_scores_integers(call->scoring, &segment->lists->format);
+        const bool integers = kvc_scores_integers(call->scoring, &segment->lists->format);
+        job->any_integers = job->any_integers || integers;
         if (!reads_stored(&segment->lists->format)) {
-            const enum kvc_type read = read_type(&segment->lists->format);
+            const enum kvc_type read = read_type(&segment->lists->format, integers);
             job->rewritten_type = !job->any_rewritten || read == KVC_F32 ? read : job->rewritten_type;
             job->any_rewritten = true;
         }

@@ -106,6 +106,20 @@ INLINE void group_quants(enum kvc_type type, bool minus, kvc_i8 *to, const unsig
     }
 }
 
+/* Replaces the codes [n] of a group by the quants that they index in `table`. */
+INLINE void look_up_quants(const kvc_i8 *table, kvc_i8 *code, size_t n) {
+#if defined(__AVX2__)
+    if (n == KVC_ENTRY_GROUP) {
+        const __m256i wide = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)table));
+        __m256i *at = (__m256i *)(void *)code;
+        _mm256_storeu_si256(at, _mm256_shuffle_epi8(wide, _mm256_loadu_si256(at)));
+        return;
+    }
+#endif
+    for (size_t e = 0; e < n; e++)
+        code[e] = table[code[e]];
+}
+
 /* Dequantizes a row [d] whose groups have `bytes` bytes. Inlined for each type. */
 INLINE void dequantize_groups(enum kvc_type type, size_t bytes, float *to, const unsigned char *row, size_t d) {
     for (size_t c = 0; c < d; c += KVC_ENTRY_GROUP, row += bytes) {

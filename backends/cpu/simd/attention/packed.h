@@ -1,6 +1,8 @@
 /* packed.h - template: entries of types that the attention kernels do not read directly. A tile of such entries is
  * rewritten in a type that the kernels read: as Q8_0 if its quants are integers of at most eight bits, otherwise as
- * F32. This changes neither the values nor, with Q8_0, the products of integers. */
+ * F32. This changes neither the values nor, with Q8_0, the products of integers. Q4_1 entries are rewritten as F32 for
+ * products of floats, because they have a minimum. For products of integers they become Q8_0, with rounded values
+ * (entry_types.h, struct kvc_levels). */
 #ifndef KVC_SIMD_ATTENTION_PACKED_H
 #define KVC_SIMD_ATTENTION_PACKED_H
 
@@ -8,8 +10,28 @@
 #include "backends/cpu/simd/attention/small_batch.h"
 #include "backends/cpu/simd/bump.h"
 
+/* Rewrites a Q4_1 group of n channels as Q8_0. */
+INLINE void levels_to_q8(unsigned char *to, const unsigned char *group, size_t n) {
+    const struct kvc_levels levels = kvc_levels_of(half_load(group), half_load(group + 2));
+    kvc_i8 level[16], *quant = (kvc_i8 *)to + 2;
+    for (int c = 0; c < 16; c += LANES) {
+        const vf codes = vf_from_int(vi_add(vi_ascending(), vi_set(c))), magic = vf_set(KVC_ROUND_MAGIC);
+        vf v = vf_fma(vf_set(levels.step), codes, vf_set(levels.base));
+        v = vf_select(vf_less(vf_set(127.0f), v), vf_set(127.0f), v);
+        v = vf_select(vf_less(v, vf_set(-127.0f)), vf_set(-127.0f), v);
+        vi_store_i8(level + c, vi_sub(vf_bits(vf_add(v, magic)), vf_bits(magic)));
+    }
+    group_quants(KVC_Q4_1, false, quant, group + 4, n);
+    look_up_quants(level, quant, n);
+    memcpy(to, &levels.scale_f16, sizeof levels.scale_f16);
+}
+
 /* Rewrites a group of n channels as Q8_0 with a scale that is not negative. */
 INLINE void group_to_q8(enum kvc_type type, unsigned char *to, const unsigned char *group, size_t n) {
+    if (type == KVC_Q4_1) {
+        levels_to_q8(to, group, n);
+        return;
+    }
     const uint16_t scale = KVC_LOAD_U16(group), magnitude = scale & 0x7fff;
     group_quants(type, scale >> 15, (kvc_i8 *)to + 2, group + 2, n);
     memcpy(to, &magnitude, sizeof magnitude);
@@ -50,18 +72,21 @@ INLINE void rows_to_q8(enum kvc_type type, size_t group, const struct packed_row
     }
 }
 
-/* Returns the type to which keys or values of this type are converted before the kernels read them. */
-INLINE enum kvc_type side_read_type(enum kvc_type type) {
-    return type == KVC_F32 || type == KVC_F16 ? type : kvc_type_is_integers(type) ? KVC_Q8_0 : KVC_F32;
+/* Returns the type to which keys or values of this type are converted before the kernels read them. `integers` is true
+ * if they are then multiplied as integers. */
+INLINE enum kvc_type side_read_type(enum kvc_type type, bool integers) {
+    if (type == KVC_F32 || type == KVC_F16)
+        return type;
+    return kvc_type_is_integers(type) && (integers || type != KVC_Q4_1) ? KVC_Q8_0 : KVC_F32;
 }
-/* Returns the type to which entries of this format are converted before the kernels read them. */
-INLINE enum kvc_type read_type(const struct kvc_entry_format *format) {
-    const enum kvc_type key = side_read_type(format->key.type), value = side_read_type(format->value.type);
-    return key == value ? key : KVC_F32;
+/* Does the same for entries of this format. */
+INLINE enum kvc_type read_type(const struct kvc_entry_format *format, bool integers) {
+    const enum kvc_type key = side_read_type(format->key.type, integers);
+    return key == side_read_type(format->value.type, integers) ? key : KVC_F32;
 }
 /* Returns true if the kernels read the stored entries directly, without conversion. */
 INLINE bool reads_stored(const struct kvc_entry_format *format) {
-    return format->key.type == format->value.type && side_read_type(format->key.type) == format->key.type;
+    return format->key.type == format->value.type && side_read_type(format->key.type, false) == format->key.type;
 }
 
 /* Rewrites rows in the type `read`. Writes row i at address to + i * to_bytes. */
@@ -73,6 +98,8 @@ static void rewrite_rows(enum kvc_type type, enum kvc_type read, const struct pa
         rows_to_q8(KVC_Q6H, KVC_GROUP_Q6H, from, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type == KVC_IQ4_NL)
         rows_to_q8(KVC_IQ4_NL, KVC_GROUP_IQ4_NL, from, d, to, to_bytes);
+    else if (read == KVC_Q8_0 && type == KVC_Q4_1)
+        rows_to_q8(KVC_Q4_1, KVC_GROUP_Q4_1, from, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type != KVC_Q8_0)
         rows_to_q8(KVC_Q4_0, KVC_GROUP_Q4_0, from, d, to, to_bytes);
     for (uint32_t i = from->low; i < from->high && (read != KVC_Q8_0 || type == KVC_Q8_0); i++) {
@@ -86,6 +113,7 @@ static void rewrite_rows(enum kvc_type type, enum kvc_type read, const struct pa
 
 /* Memory for the rewritten keys of a tile, and for its values after them. */
 struct rewritten {
+    enum kvc_type read;         /* the type in which entries are rewritten */
     unsigned char *rows;        /* [2 KVC_TILE, row bytes]; NULL if entries are not rewritten */
     const unsigned char **keys; /* [KVC_TILE] */
     const unsigned char **from; /* [KVC_TILE]: the addresses of the tile's stored values */
@@ -98,6 +126,7 @@ INLINE size_t read_bytes(enum kvc_type read, size_t d) {
 /* Allocates the memory for tiles that are rewritten in the type `read`. `values` is true if their values are rewritten,
  * too. */
 static void rewritten_lay_out(struct bump *at, enum kvc_type read, size_t d, bool values, struct rewritten *to) {
+    to->read = read;
     to->rows = bump_take(at, (values ? 2 : 1) * KVC_TILE * read_bytes(read, d) + LANES * sizeof(float));
     to->keys = bump_take(at, KVC_TILE * sizeof *to->keys);
     to->from = bump_take(at, values ? KVC_TILE * sizeof *to->from : 0);
@@ -106,10 +135,9 @@ static void rewritten_lay_out(struct bump *at, enum kvc_type read, size_t d, boo
 /* Rewrites only the keys low .. high - 1 of a tile. Returns the addresses of the rewritten keys. */
 static const unsigned char *const *rewrite_keys(const struct rewritten *to, const struct kvc_entry_format *format,
                                                 const unsigned char *const *keys, uint32_t low, uint32_t high) {
-    const enum kvc_type read = side_read_type(format->key.type);
-    const size_t d = format->head_size, bytes = read_bytes(read, d);
+    const size_t d = format->head_size, bytes = read_bytes(to->read, d);
     const struct packed_rows from = {.rows = keys, .low = low, .high = high, .bytes = format->key.bytes};
-    rewrite_rows(format->key.type, read, &from, d, to->rows, bytes);
+    rewrite_rows(format->key.type, to->read, &from, d, to->rows, bytes);
     for (uint32_t i = low; i < high; i++)
         to->keys[i] = to->rows + i * bytes;
     return to->keys;
@@ -121,7 +149,7 @@ static const unsigned char **rewrite_entries(const struct rewritten *to, const s
                                              const struct head_entries *head, uint32_t first,
                                              const unsigned char *const *keys, uint32_t low, uint32_t high,
                                              const unsigned char *const *next, uint32_t next_count, bool near) {
-    const enum kvc_type read = read_type(format);
+    const enum kvc_type read = to->read;
     const size_t d = format->head_size, bytes = read_bytes(read, d);
     for (uint32_t i = low; i < high; i++) {
         to->keys[i] = to->rows + i * bytes;

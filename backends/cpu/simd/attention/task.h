@@ -75,7 +75,7 @@ static size_t lay_out(const struct attention_job *job, struct attention_work *wo
     work->most = bump_take(&at, queries * f);
     if (job->any_integers)
         integer_lay_out(&at, job->d, queries, true, &work->integer);
-    work->rewritten = (struct rewritten){NULL, NULL, NULL};
+    work->rewritten = (struct rewritten){.rows = NULL};
     if (job->any_rewritten)
         rewritten_lay_out(&at, job->rewritten_type, d, true, &work->rewritten);
     const size_t score_rows = job->any_gemm ? QUERIES_AT_ONCE : SMALL_BATCH_QUERIES;
@@ -304,7 +304,7 @@ static bool open_run(struct attention_run *run, const struct attention_job *job,
         run->results = bump_results(&at, job);
     }
     run->stored = reads_stored(&lists->format);
-    run->type = read_type(&lists->format);
+    run->type = work->rewritten.read = read_type(&lists->format, work->integer.kernels != NULL);
     run->row_bytes = run->stored ? lists->format.key.bytes : read_bytes(run->type, job->d);
     run->value_offset = run->stored ? lists->arena->values_at : KVC_TILE * run->row_bytes;
     run->stride = unit.plan->many ? value_size(job->d) : padded_size(job->d);

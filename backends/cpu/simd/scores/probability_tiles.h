@@ -78,10 +78,10 @@ static size_t lay_out_probabilities(const struct probabilities_job *job, struct 
     work->integer.kernels = job->integers ? kvc_integers_for(job->cpu, queries) : NULL;
     if (job->integers)
         integer_lay_out(&at, job->d, queries, false, &work->integer);
-    const enum kvc_type type = job->rows->lists->format.key.type;
-    work->rewritten = (struct rewritten){NULL, NULL, NULL};
-    if (!job->known && side_read_type(type) != type)
-        rewritten_lay_out(&at, side_read_type(type), d, false, &work->rewritten);
+    const enum kvc_type type = job->rows->lists->format.key.type, read = side_read_type(type, job->integers);
+    work->rewritten = (struct rewritten){.rows = NULL};
+    if (!job->known && read != type)
+        rewritten_lay_out(&at, read, d, false, &work->rewritten);
     return at.used;
 }
 
@@ -142,7 +142,7 @@ static void probabilities_of_tile(const struct probabilities_tile *tile, struct 
     const uint32_t group = job->group, queries = job->rows->queries, d = job->d, step = job->at_once / group;
     const size_t size = job->many ? packed_size(d) : padded_size(d);
     const struct kvc_entry_format *format = &job->rows->lists->format;
-    const enum kvc_type type = side_read_type(format->key.type);
+    const enum kvc_type type = side_read_type(format->key.type, job->integers);
     const unsigned char *const *keys = work->keys;
     KVC_ASSERT(!job->known || (!job->many && !job->integers)); /* if scores are known, no keys are needed */
     if (!job->known)

@@ -72,9 +72,10 @@ static size_t lay_out_choose(const struct select_job *job, struct select_work *w
     if (work->integer.kernels)
         integer_lay_out(&at, job->d, job->group, false, &work->integer);
     const enum kvc_type type = job->call->lists->format.key.type;
-    work->rewritten = (struct rewritten){NULL, NULL, NULL};
-    if (job->call->kind == KVC_SCORE_EXACT && side_read_type(type) != type)
-        rewritten_lay_out(&at, side_read_type(type), job->d, false, &work->rewritten);
+    const enum kvc_type read = side_read_type(type, work->integer.kernels != NULL);
+    work->rewritten = (struct rewritten){.rows = NULL};
+    if (job->call->kind == KVC_SCORE_EXACT && read != type)
+        rewritten_lay_out(&at, read, job->d, false, &work->rewritten);
     work->own = job->splits == 1 ? bump_values(&at, job, job->group) : (struct select_values){NULL, NULL, NULL};
     return at.used;
 }

@@ -149,7 +149,8 @@ static void score_tile(const struct select_job *job, struct select_work *work, u
                                       work->s);
         return;
     }
-    const struct tile_entries tile = {.type = side_read_type(call->lists->format.key.type), .keys = keys, .high = n};
+    const struct tile_entries tile = {
+        .type = side_read_type(call->lists->format.key.type, false), .keys = keys, .high = n};
     const struct tile_queries queries = {work->q, job->group, job->d, scale};
     small_batch_scores(&tile, known, &queries, work->wide, work->s);
 }
