@@ -261,10 +261,8 @@ wrong by chance, so a single one proves nothing.""",
 begins, in agreement with the full cache's answer. At tight budgets these models rarely get a whole number
 right, so right or wrong alone would say nothing.""",
            """To repeat or extend the runs: `run` continues with the files in build/seeds, and every set
-advances sample by sample. All of it takes about an hour and a half of one core of this machine, of which
-about 25 minutes are for the bundled model (estimated from the processor time of its first samples). `--shard
-1/2` and `--shard 2/2` in two terminals take half of that. This page has the part of that run completed so
-far. `--samples N` sets the number of samples, `--minutes M` limits the time, and `--set NAME` runs one set."""]
+advances sample by sample. `--shard 1/2` and `--shard 2/2` in two terminals take half of the time. This page
+has all samples of all sets. `--samples N` sets the number of samples, `--minutes M` limits the time, and `--set NAME` runs one set."""]
 SHORT = ["""**What these models can show.** The bundled model was trained to find facts, finds them with the full cache,
 and is cheap to run. It shows which entries a method loses, as plainly as a unit test. SmolLM2-135M finds a
 needle in 2,000 tokens of real text with the full cache. These models cannot show whether 7B and 8B models,

@@ -3,7 +3,7 @@ verdict that fixed rules give."""
 import textwrap
 
 import seeds_claims
-from seeds import ABLE
+from seeds import ABLE, SETS
 from seeds_numbers import Data, interval, mean, paired
 
 FEWEST = 3   # minimum samples of a comparison
@@ -95,6 +95,13 @@ def verdict(compared, level):
 HEADING = ["model", "task", "question", "policy", "compared with", "n", "score", "other score", "difference", "95 %"]
 
 
+def beyond(data, name):
+    """Returns true if the full cache cannot solve the task of a set."""
+    chosen = next(one for one in SETS if one.name == name)
+    scores = data.scores(f"{chosen.model}-able-{chosen.task}", "seen", "full")
+    return bool(scores) and mean(scores) < ABLE
+
+
 def claim_text(data, claim):
     compared = [Compared(data, one) for one in claim.comparisons
                 if min(len(data.scores(one.set, one.question, kv) or []) for kv in (one.a, one.b)) >= FEWEST]
@@ -102,7 +109,8 @@ def claim_text(data, claim):
     text = f"### {claim.title}\n\n" + wrap(f"*Claim:* {claim.text} ({claim.source})") + "\n"
     if not compared:
         some = any(data.scores(one.set, one.question, one.a) for one in claim.comparisons)
-        result = f"fewer than {FEWEST} samples so far" if some else "not run so far"
+        result = (f"fewer than {FEWEST} samples so far" if some else "no model here can solve the task"
+                  if all(beyond(data, one.set) for one in claim.comparisons) else "not run so far")
         return text + wrap(f"**{result[0].upper()}{result[1:]}.** {claim.why}") + "\n", result
     text += table(HEADING, [one.cells() for one in compared]) + "\n"
     return text + wrap(f"**{result[0].upper()}{result[1:]}.** {claim.why}") + "\n", result
