@@ -10,28 +10,8 @@
 #include "backends/cpu/simd/attention/small_batch.h"
 #include "backends/cpu/simd/bump.h"
 
-/* Rewrites a Q4_1 group of n channels as Q8_0. */
-INLINE void levels_to_q8(unsigned char *to, const unsigned char *group, size_t n) {
-    const struct kvc_levels levels = kvc_levels_of(half_load(group), half_load(group + 2));
-    kvc_i8 level[16], *quant = (kvc_i8 *)to + 2;
-    for (int c = 0; c < 16; c += LANES) {
-        const vf codes = vf_from_int(vi_add(vi_ascending(), vi_set(c))), magic = vf_set(KVC_ROUND_MAGIC);
-        vf v = vf_fma(vf_set(levels.step), codes, vf_set(levels.base));
-        v = vf_select(vf_less(vf_set(127.0f), v), vf_set(127.0f), v);
-        v = vf_select(vf_less(v, vf_set(-127.0f)), vf_set(-127.0f), v);
-        vi_store_i8(level + c, vi_sub(vf_bits(vf_add(v, magic)), vf_bits(magic)));
-    }
-    group_quants(KVC_Q4_1, false, quant, group + 4, n);
-    look_up_quants(level, quant, n);
-    memcpy(to, &levels.scale_f16, sizeof levels.scale_f16);
-}
-
 /* Rewrites a group of n channels as Q8_0 with a scale that is not negative. */
 INLINE void group_to_q8(enum kvc_type type, unsigned char *to, const unsigned char *group, size_t n) {
-    if (type == KVC_Q4_1) {
-        levels_to_q8(to, group, n);
-        return;
-    }
     const uint16_t scale = KVC_LOAD_U16(group), magnitude = scale & 0x7fff;
     group_quants(type, scale >> 15, (kvc_i8 *)to + 2, group + 2, n);
     memcpy(to, &magnitude, sizeof magnitude);
@@ -72,6 +52,80 @@ INLINE void rows_to_q8(enum kvc_type type, size_t group, const struct packed_row
     }
 }
 
+/* Groups of Q4_1 entries to rewrite as Q8_0. The divisions are computed for LANES groups at once. */
+struct level_groups {
+    const unsigned char *group[LANES];
+    unsigned char *to[LANES];
+    size_t n[LANES]; /* channels */
+    int count;
+};
+
+/* Computes the scale, step and base of each group, as kvc_levels_of does. */
+INLINE void levels_of_groups(const struct level_groups *groups, uint16_t *scale, float *step, float *base) {
+    float d[LANES] = {0}, m[LANES] = {0}, top[LANES];
+    for (int i = 0; i < groups->count; i++) {
+        d[i] = half_load(groups->group[i]);
+        m[i] = half_load(groups->group[i] + 2);
+    }
+    const vf low = vf_load(m), high = vf_fma(vf_load(d), vf_set(15.0f), low), zero = vf_zero();
+    /* If low is a NaN, so is high, and vf_max returns its second argument. */
+    const vf largest = vf_max(vf_max(low, vf_sub(zero, low)), vf_max(high, vf_sub(zero, high)));
+    const vm finite = vf_less(largest, vf_set(kvc_infinity()));
+    vf_store(top, largest);
+    vf_store_f16(scale, vf_select(finite, vf_div(largest, vf_set(127.0f)), zero));
+    const vf rounded = vf_load_f16(scale), inverse = vf_div(vf_set(1.0f), rounded);
+    const vm used = vm_and(finite, vf_less(zero, rounded));
+    vf_store(step, vf_select(used, vf_mul(vf_load(d), inverse), zero));
+    vf_store(base, vf_select(used, vf_mul(low, inverse), zero));
+    for (int i = 0; i < groups->count; i++)
+        scale[i] = top[i] < kvc_infinity() ? scale[i] : (uint16_t)KVC_Q8_NAN_SCALE;
+}
+
+/* Rewrites the groups and makes their list empty. Levels are clamped only if the scale is subnormal: a normal scale is
+ * rounded by at most 2^-11 of its value, so no level exceeds 127.1. */
+static void levels_to_q8(struct level_groups *groups) {
+    float step[LANES], base[LANES];
+    uint16_t scale[LANES];
+    levels_of_groups(groups, scale, step, base);
+    for (int i = 0; i < groups->count; i++) {
+        kvc_i8 level[16], quant[KVC_ENTRY_GROUP];
+        for (int c = 0; c < 16; c += LANES) {
+            const vf codes = vf_from_int(vi_add(vi_ascending(), vi_set(c))), magic = vf_set(KVC_ROUND_MAGIC);
+            const vf v = vf_fma(vf_set(step[i]), codes, vf_set(base[i]));
+            vi_store_i8(level + c, vi_sub(vf_bits(vf_add(v, magic)), vf_bits(magic)));
+        }
+        for (int c = 0; c < 16 && scale[i] < 0x400; c++)
+            level[c] = (kvc_i8)kvc_level((struct kvc_levels){.step = step[i], .base = base[i]}, c);
+        if (groups->n[i] == KVC_ENTRY_GROUP) {
+            group_quants(KVC_Q4_1, false, quant, groups->group[i] + 4, KVC_ENTRY_GROUP);
+            look_up_quants(level, quant, KVC_ENTRY_GROUP);
+            memcpy(groups->to[i] + 2, quant, KVC_ENTRY_GROUP);
+        } else {
+            group_quants(KVC_Q4_1, false, quant, groups->group[i] + 4, groups->n[i]);
+            look_up_quants(level, quant, groups->n[i]);
+            memcpy(groups->to[i] + 2, quant, groups->n[i]);
+        }
+        memcpy(groups->to[i], &scale[i], sizeof scale[i]);
+    }
+    groups->count = 0;
+}
+
+/* Does for Q4_1 rows what rows_to_q8 does. */
+static void level_rows_to_q8(const struct packed_rows *from, size_t d, unsigned char *to, size_t to_bytes) {
+    struct level_groups groups = {.count = 0};
+    for (uint32_t i = from->low; i < from->high; i++) {
+        prefetch_packed(from, i);
+        for (size_t c = 0, g = 0; c < d; c += KVC_ENTRY_GROUP, g++) {
+            groups.group[groups.count] = from->rows[i] + g * KVC_GROUP_Q4_1;
+            groups.to[groups.count] = to + i * to_bytes + g * Q8_BYTES;
+            groups.n[groups.count] = kvc_min_u64(d - c, KVC_ENTRY_GROUP);
+            if (++groups.count == LANES)
+                levels_to_q8(&groups);
+        }
+    }
+    levels_to_q8(&groups);
+}
+
 /* Returns the type to which keys or values of this type are converted before the kernels read them. `integers` is true
  * if they are then multiplied as integers. */
 INLINE enum kvc_type side_read_type(enum kvc_type type, bool integers) {
@@ -99,7 +153,7 @@ static void rewrite_rows(enum kvc_type type, enum kvc_type read, const struct pa
     else if (read == KVC_Q8_0 && type == KVC_IQ4_NL)
         rows_to_q8(KVC_IQ4_NL, KVC_GROUP_IQ4_NL, from, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type == KVC_Q4_1)
-        rows_to_q8(KVC_Q4_1, KVC_GROUP_Q4_1, from, d, to, to_bytes);
+        level_rows_to_q8(from, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type != KVC_Q8_0)
         rows_to_q8(KVC_Q4_0, KVC_GROUP_Q4_0, from, d, to, to_bytes);
     for (uint32_t i = from->low; i < from->high && (read != KVC_Q8_0 || type == KVC_Q8_0); i++) {
