@@ -273,7 +273,7 @@ static void test_variables(void **state) {
     assert_int_equal(render("{{ s }}", 7, variables, &text, &error), KVC_INPUT);
     assert_non_null(strstr(error.text, "the template writes a byte 0"));
     for (int i = 0; i < 256; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "v%d", i);
         json_object_set_new(variables, name, json_integer(i));
     }
