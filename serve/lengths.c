@@ -28,8 +28,7 @@ static bool is_word(const struct serve *serve, const char *spec, const char *opt
 }
 
 /* Returns true if a policy string sets an option that names a file. Such options have kind text and no default.
- * Requests must not use them, because that would read files of the server. A word that names no file is
- * allowed. */
+ * Requests must not use them, because that would read files of the server. A word that names no file is allowed. */
 static bool names_file(const struct serve *serve, const char *spec) {
     for (size_t i = 0; kvc_policy(serve->engine, i); i++)
         for (const struct kvc_option *o = kvc_policy(serve->engine, i)->options; o && o->name; o++) {

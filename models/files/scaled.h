@@ -18,9 +18,8 @@ struct kvc_scaled {
     const unsigned char *raw, *scales; /* in the file, perhaps unaligned */
     enum kvc_type scale_type;          /* type of FP8 scales */
     uint64_t block_rows, block_cols, grid_cols;
-    uint32_t parts,
-        part;        /* outputs in this tensor: `part`, `part + parts`, ... (MXFP4 tensors, and transposed tensors) */
-    bool transposed; /* plain numbers without scales, stored as [inputs, outputs] */
+    uint32_t parts, part; /* outputs in this tensor: `part`, `part + parts`, ... (MXFP4 and transposed tensors) */
+    bool transposed;      /* plain numbers without scales, stored as [inputs, outputs] */
     void *made;
 };
 
