@@ -30,7 +30,7 @@ static void *read_words(struct kvc_archive *archive, const char *what, size_t *c
     size_t all = 0;
     kvc_archive_text(archive, &bytes, &all);
     if (all % 4)
-        kvc_archive_fail(archive, KVC_INPUT, "%s of %zu bytes", what, all);
+        kvc_archive_fail(archive, KVC_INPUT, "%zu bytes of %s: must be a multiple of 4", all, what);
     *count = all / 4;
     if (*count > 0)
         return bytes;

@@ -9,6 +9,8 @@
 
 static char file_path[300];
 
+enum { LAYER_SLOTS = 48 }; /* offset of the lists' slots in a layer's section, before their counts and those of views */
+
 /* ---- what a file holds in addition to the session ---- */
 
 static void test_beside(void **state) {
@@ -186,41 +188,119 @@ static void test_not_replaced(void **state) {
     kvc_session_close(session);
 }
 
+/* Returns the body of a section. */
+static char *section_of(char *bytes, size_t count, enum kvc_section wanted, uint64_t *length) {
+    uint32_t section;
+    for (size_t at = 16; at < count; at += 24 + (size_t)*length) {
+        memcpy(&section, bytes + at, sizeof section);
+        memcpy(length, bytes + at + 8, sizeof *length);
+        if (section == wanted)
+            return bytes + at + 24;
+    }
+    fail_msg("the file has no section of kind %d", (int)wanted);
+    return NULL;
+}
+
+/* Writes a changed file, with the checksums of its sections corrected up to one whose length is wrong. */
+static void write_changed(char *bytes, size_t count) {
+    uint64_t length, hash = kvc_bytes_hash(0, bytes, 16);
+    for (size_t at = 16; at < count; at += 24 + (size_t)length) {
+        memcpy(&length, bytes + at + 8, sizeof length);
+        if (length > count - at - 24)
+            break;
+        hash = kvc_bytes_hash(hash, bytes + at, 16);
+        if (length)
+            hash = kvc_bytes_hash(hash, bytes + at + 24, (size_t)length);
+        memcpy(bytes + at + 16, &hash, sizeof hash);
+    }
+    write_bytes(bytes, count);
+}
+
 /* A small file with correct checksums that requests many slots gets only as many as its entries need. */
 static void test_hungry(void **state) {
     struct kvc_session *session = open_with(model, "full", KVC_F16, 0);
     struct kvc_session_stats wanted, stats;
     const uint32_t slots = 65536;
-    uint32_t section, lists;
-    uint64_t length, hash;
+    uint64_t length;
     size_t count;
     (void)state;
     FINE(kvc_session_prompt(session, tokens, 3, NULL, NULL, &error));
     kvc_session_stats(session, &wanted);
     FINE(kvc_session_save(session, file_path, NULL, &error));
     kvc_session_close(session);
-    char *bytes = bytes_of(file_path, &count);
-    hash = kvc_bytes_hash(0, bytes, 16);
-    for (size_t at = 16; at < count; at += 24 + (size_t)length) {
-        char *body = bytes + at + 24;
-        memcpy(&section, bytes + at, sizeof section);
-        memcpy(&length, bytes + at + 8, sizeof length);
-        if (section == KVC_SECTION_LAYER) {
-            memcpy(&lists, body, sizeof lists);
-            for (uint32_t h = 0; h < lists; h++) /* after three counts and three flags */
-                memcpy(body + 40 + 4 * (size_t)(2 + h), &slots, sizeof slots);
-        }
-        hash = kvc_bytes_hash(hash, bytes + at, 16);
-        if (length)
-            hash = kvc_bytes_hash(hash, body, (size_t)length);
-        memcpy(bytes + at + 16, &hash, sizeof hash);
-    }
-    write_bytes(bytes, count);
+    char *bytes = bytes_of(file_path, &count), *body = section_of(bytes, count, KVC_SECTION_LAYER, &length);
+    for (uint32_t l = 0; l < kvc_model_info(model)->layers; l++, body += 24 + length) /* the layers are in sequence */
+        for (uint32_t h = 0; h < kvc_model_info(model)->kv_heads; h++)
+            memcpy(body + LAYER_SLOTS + 4 * (size_t)h, &slots, sizeof slots);
+    write_changed(bytes, count);
     free(bytes);
     FINE(kvc_session_load(model, NULL, file_path, NULL, &session, &error));
     kvc_session_stats(session, &stats);
     assert_int_equal(stats.cache_bytes, wanted.cache_bytes);
     kvc_session_close(session);
+}
+
+/* Files with correct checksums whose contents cannot be. Each change replaces the number at an offset of a section's
+ * body (negative: in its head, or at the end of the section before). */
+static void test_impossible(void **state) {
+    (void)state;
+    const uint32_t lists = kvc_model_info(model)->kv_heads;
+    enum { BEFORE_HEAD = -28, HEAD_KIND = -24, HEAD_BYTES = -16, PROMPT = 200, TOKENS = PROMPT + 1 /* and a step */ };
+    const struct {
+        enum kvc_section section;
+        long at;
+        size_t bytes;
+        uint64_t number;
+        const char *says;
+    } changes[] = {
+        {KVC_SECTION_IDENTITY, 9, 1, 0, "its policy is not text"},
+        {KVC_SECTION_IDENTITY, 8, 1, 'x', "policy 'x2o' is unknown"},
+        {KVC_SECTION_SESSION, 0, 8, UINT64_C(1) << 31, "tokens: 2147483648: must be at most 2147483647"},
+        {KVC_SECTION_SESSION, 8, 8, TOKENS + 1, "rows of the last prompt: 202: must be at most 201"},
+        {KVC_SECTION_SESSION, 16, 8, TOKENS + 1, "steps since the last prompt: 202: must be at most 201"},
+        {KVC_SECTION_SESSION, 48, 4, 1, "long factors of a model that has none"},
+        {KVC_SECTION_SESSION, 52, 4, 2, "2 was read: must be 0 or 1"},
+        {KVC_SECTION_METHOD, 0, 8, 8, "policy h2o: 8 bytes of state: must be 0"},
+        {KVC_SECTION_LAYER, 0, 4, lists + 1, "lists: must be "},
+        {KVC_SECTION_LAYER, 4, 8, UINT64_MAX, "entries with the prompt in: 18446744073709551615: must be at most"},
+        {KVC_SECTION_LAYER, 12, 8, UINT64_MAX, "entries after the prompt: 18446744073709551615: must be at most"},
+        {KVC_SECTION_LAYER, 28, 4, UINT32_MAX, "layer 0: a mean of 4294967295 keys: must be at most"},
+        {KVC_SECTION_LAYER, LAYER_SLOTS, 4, UINT32_MAX,
+         "layer 0, head 0: 8 entries in 4294967295 slots, of 201 tokens"},
+        {KVC_SECTION_LAYER, LAYER_SLOTS, 4, 1, "layer 0, head 0: 8 entries in 1 slots: no list has this size"},
+        {KVC_SECTION_LAYER, LAYER_SLOTS + 4 * lists, 4, TOKENS + 1, "layer 0, head 0: 202 entries in"},
+        {KVC_SECTION_LAYER, LAYER_SLOTS + 4 * lists, 4, TOKENS, "it ends too early: the lists up to layer 0, head 0"},
+        {KVC_SECTION_LAYER, LAYER_SLOTS + 4 * lists, 4, 7, "layer 0, head 0: position "},
+        {KVC_SECTION_LAYER, LAYER_SLOTS + 4 * lists, 4, 9, "a section has"},
+        {KVC_SECTION_LAYER, LAYER_SLOTS + 8 * lists, 4, TOKENS, "pages or a view that cannot be"},
+        {KVC_SECTION_LAYER, LAYER_SLOTS + 8 * lists, 4, 1, "section 5.0 has 12 bytes too many"},
+        {KVC_SECTION_LAYER, LAYER_SLOTS + 12 * lists, 4, 1, "pages or a view that cannot be"},
+        {KVC_SECTION_LAYER, LAYER_SLOTS + 12 * lists + 8, 4, 65, "pages or a view that cannot be"},
+        {KVC_SECTION_LIST, HEAD_BYTES, 8, UINT64_MAX, "it ends too early: section 5.0 at byte"},
+        {KVC_SECTION_LIST, HEAD_KIND, 4, 77, "section 77.0 is at byte"},
+        {KVC_SECTION_BESIDE, BEFORE_HEAD, 4, UINT32_MAX, "a view whose indices do not ascend"},
+        {KVC_SECTION_BESIDE, 0, 8, 5, "5 bytes of tokens: must be a multiple of 4"},
+        {KVC_SECTION_BESIDE, 8, 4, vocab, "token 0 is"},
+    };
+    struct kvc_session *session = open_with(model, "h2o:budget=8+rocketkv-mt:budget=4", KVC_F16, 0);
+    struct kvc_saved saved = {.tokens = tokens, .token_count = TOKENS};
+    uint64_t length;
+    size_t count;
+    FINE(kvc_session_prompt(session, tokens, PROMPT, NULL, NULL, &error));
+    FINE(kvc_decode(&session, tokens + PROMPT, 1, NULL, NULL, &error));
+    FINE(kvc_session_save(session, file_path, &saved, &error));
+    kvc_session_close(session);
+    char *right = bytes_of(file_path, &count), *bytes = malloc(count);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        memcpy(bytes, right, count);
+        memcpy(section_of(bytes, count, changes[i].section, &length) + changes[i].at, &changes[i].number,
+               changes[i].bytes);
+        write_changed(bytes, count);
+        refused(changes[i].says, KVC_INPUT);
+    }
+    free(right);
+    free(bytes);
 }
 
 static void try_options(struct kvc_model *m, const char *policy, enum kvc_type type, enum kvc_status status,
@@ -409,9 +489,10 @@ static int tear_down_all(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_beside),       cmocka_unit_test(test_damaged),   cmocka_unit_test(test_of_another_file),
-        cmocka_unit_test(test_not_replaced), cmocka_unit_test(test_hungry),    cmocka_unit_test(test_another),
-        cmocka_unit_test(test_weights),      cmocka_unit_test(test_own_state), cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_beside),          cmocka_unit_test(test_damaged),
+                                       cmocka_unit_test(test_of_another_file), cmocka_unit_test(test_not_replaced),
+                                       cmocka_unit_test(test_hungry),          cmocka_unit_test(test_impossible),
+                                       cmocka_unit_test(test_another),         cmocka_unit_test(test_weights),
+                                       cmocka_unit_test(test_own_state),       cmocka_unit_test(test_refused)};
     return cmocka_run_group_tests(tests, set_up_all, tear_down_all);
 }
