@@ -176,11 +176,8 @@ static enum kvc_status make_arrays(struct kvc_cache *cache, const uint32_t *base
         status = make_buffer(cache, made, all * sizeof(uint32_t), &lists->order, error);
     if (status == KVC_OK && ordered)
         status = make_buffer(cache, made, all * sizeof(int32_t), &lists->position, error);
-    if (status == KVC_OK && columns > 0) {
-        if (all > SIZE_MAX / sizeof(float) / columns)
-            return kvc_fail(error, KVC_RESOURCE, "cache: %u state columns of %zu entries are too many", columns, all);
+    if (status == KVC_OK && columns > 0)
         status = make_buffer(cache, made, columns * all * sizeof(float), &lists->state, error);
-    }
     if (status == KVC_OK)
         ops->upload(cache->device, (struct kvc_span){lists->base, 0}, base, (heads + 1) * sizeof(uint32_t));
     return status;

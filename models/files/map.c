@@ -23,9 +23,6 @@ static enum kvc_status map_descriptor(const char *path, int fd, struct kvc_map *
     if (about.st_size <= 0) {
         return kvc_fail(error, KVC_INPUT, "%s: the file is empty", path);
     }
-    if ((uint64_t)about.st_size > SIZE_MAX / 2) {
-        return kvc_fail(error, KVC_RESOURCE, "%s: too large to be mapped on this machine", path);
-    }
     void *data = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) {
         return kvc_fail(error, KVC_RESOURCE, "%s: cannot be mapped: %s", path, strerror(errno));
