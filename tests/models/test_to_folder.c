@@ -252,13 +252,49 @@ static void stacks_that_do_not_fit(void **state) {
     assert_int_equal(count_files("new"), 0);
 }
 
+/* Texts that JSON cannot hold: spellings of tokens, the template; and tokens that could not be told apart. */
+static void texts_without_json(void **state) {
+    (void)state;
+    static const struct {
+        const char *file, *text, *replaced, *says;
+    } changes[] = {
+        {"tiny.gguf", "\u0120ba", "\377\377ba", "token 256 is not text in UTF-8; a tokenizer.json cannot hold it"},
+        {"tiny.gguf", "\u0120be", "\u0120ba",
+         "tokens 256 and 257 are spelled alike; a tokenizer.json cannot hold them"},
+        {"words.gguf", "{{ any }}", "{{ \377\377\377 }}", "tokenizer.chat_template is not text in UTF-8"},
+    };
+    static char bytes[1 << 22];
+    struct kvc_error error = {0};
+    const char *top = getenv("top_srcdir");
+    char command[1500];
+    must(kvc_make_model("tiny", KVC_F16, 1, own_path("tiny.gguf"), &error), &error, "tiny");
+    snprintf(command, sizeof command, "cp -R '%s/data/demo' '%s' && echo '{{ any }}' >'%s/chat_template.jinja'",
+             top ? top : ".", own_path("words"), own_path("words"));
+    assert_int_equal(system(command), 0);
+    must(kvc_convert(own_path("words"), own_path("words.gguf"), KVC_F16, &error), &error, "words");
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        FILE *in = fopen(own_path(changes[i].file), "rb");
+        assert_non_null(in);
+        const size_t count = fread(bytes, 1, sizeof bytes, in), length = strlen(changes[i].text);
+        assert_true(count < sizeof bytes && strlen(changes[i].replaced) == length);
+        fclose(in);
+        char *at = memmem(bytes, count, changes[i].text, length);
+        assert_non_null(at);
+        memcpy(at, changes[i].replaced, length);
+        write_file("changed.gguf", bytes, count);
+        check_refusal(kvc_convert(own_path("changed.gguf"), own_path("json/"), KVC_F16, &error), KVC_INPUT, &error,
+                      changes[i].says);
+        assert_int_equal(count_files("json"), 0);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(goldens_keep_their_bits), cmocka_unit_test(types_of_a_folder),
         cmocka_unit_test(byte_level_tokens_stay),  cmocka_unit_test(text_goes_along),
         cmocka_unit_test(refusals_leave_nothing),  cmocka_unit_test(norms_without_a_difference),
         cmocka_unit_test(stacks_that_do_not_fit),  cmocka_unit_test(what_would_be_lost),
-        cmocka_unit_test(what_cannot_be_opened),
+        cmocka_unit_test(what_cannot_be_opened),   cmocka_unit_test(texts_without_json),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
