@@ -172,7 +172,8 @@ static void take_defaults(struct kvc_config *config, bool gguf) {
         config->pattern = config->family->pattern;
 }
 
-/* Sets the score scale to 1 / sqrt(query_scalar), or to 0 if that equals the default of 1 / sqrt(head size). */
+/* Sets the score scale to 1 / sqrt(query_scalar), or to 0 if that equals the default of 1 / sqrt(head size), in
+ * float32: config.json may have a rounded decimal number. */
 static void complete_scale(struct kvc_config *config, bool gguf) {
     double scalar = config->query_scalar;
     KVC_ASSERT(config->heads > 0 && config->head_size > 0);
@@ -180,7 +181,7 @@ static void complete_scale(struct kvc_config *config, bool gguf) {
         scalar = (double)config->hidden / (double)config->heads;
     if (scalar > 0)
         config->score_scale = (double)(float)(1 / sqrt(scalar));
-    if (config->score_scale == (double)(float)(1 / sqrt((double)config->head_size)))
+    if ((float)config->score_scale == (float)(1 / sqrt((double)config->head_size)))
         config->score_scale = 0;
     config->query_scalar = 0;
 }

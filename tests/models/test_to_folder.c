@@ -252,18 +252,46 @@ static void stacks_that_do_not_fit(void **state) {
     assert_int_equal(count_files("new"), 0);
 }
 
+/* ---- files with some bytes changed ---- */
+
+static const char *golden(const char *name) {
+    static char path[600];
+    const char *top = getenv("top_srcdir");
+    snprintf(path, sizeof path, "%s/tests/data/golden/%s", top ? top : ".", name);
+    return path;
+}
+
+/* Copies a file with the first occurrence of `old` [length] replaced. */
+static const char *changed(const char *from, const void *old, const void *replacement, size_t length) {
+    static char bytes[1 << 22];
+    FILE *in = fopen(from, "rb");
+    assert_non_null(in);
+    const size_t count = fread(bytes, 1, sizeof bytes, in);
+    fclose(in);
+    assert_true(count < sizeof bytes);
+    char *at = memmem(bytes, count, old, length);
+    if (!at)
+        fail_msg("%s has no %.40s", from, (const char *)old);
+    memcpy(at, replacement, length);
+    return write_file("changed.gguf", bytes, count);
+}
+
+static const char *changed_text(const char *from, const char *old, const char *replacement) {
+    assert_int_equal(strlen(old), strlen(replacement));
+    return changed(from, old, replacement, strlen(old));
+}
+
 /* Texts that JSON cannot hold: spellings of tokens, the template; and tokens that could not be told apart. */
 static void texts_without_json(void **state) {
     (void)state;
     static const struct {
-        const char *file, *text, *replaced, *says;
+        const char *file, *text, *replacement, *says;
     } changes[] = {
         {"tiny.gguf", "\u0120ba", "\377\377ba", "token 256 is not text in UTF-8; a tokenizer.json cannot hold it"},
         {"tiny.gguf", "\u0120be", "\u0120ba",
          "tokens 256 and 257 are spelled alike; a tokenizer.json cannot hold them"},
         {"words.gguf", "{{ any }}", "{{ \377\377\377 }}", "tokenizer.chat_template is not text in UTF-8"},
     };
-    static char bytes[1 << 22];
     struct kvc_error error = {0};
     const char *top = getenv("top_srcdir");
     char command[1500];
@@ -273,18 +301,26 @@ static void texts_without_json(void **state) {
     assert_int_equal(system(command), 0);
     must(kvc_convert(own_path("words"), own_path("words.gguf"), KVC_F16, &error), &error, "words");
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
-        FILE *in = fopen(own_path(changes[i].file), "rb");
-        assert_non_null(in);
-        const size_t count = fread(bytes, 1, sizeof bytes, in), length = strlen(changes[i].text);
-        assert_true(count < sizeof bytes && strlen(changes[i].replaced) == length);
-        fclose(in);
-        char *at = memmem(bytes, count, changes[i].text, length);
-        assert_non_null(at);
-        memcpy(at, changes[i].replaced, length);
-        write_file("changed.gguf", bytes, count);
-        check_refusal(kvc_convert(own_path("changed.gguf"), own_path("json/"), KVC_F16, &error), KVC_INPUT, &error,
-                      changes[i].says);
+        const char *from = changed_text(own_path(changes[i].file), changes[i].text, changes[i].replacement);
+        check_refusal(kvc_convert(from, own_path("json/"), KVC_F16, &error), KVC_INPUT, &error, changes[i].says);
         assert_int_equal(count_files("json"), 0);
+    }
+}
+
+/* Defaults of GGUF keys are written as the values of config.json that mean the same. */
+static void keys_that_are_missing(void **state) {
+    (void)state;
+    static const char *const keys[][2] = {{"granite/model.gguf", "granite.attention.scale"},
+                                          {"cohere/model.gguf", "command-r.logit_scale"}};
+    struct kvc_error error = {0};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char other[40];
+        snprintf(other, sizeof other, "%s", keys[i][1]);
+        other[strlen(other) - 1] = '-';
+        const char *from = changed_text(golden(keys[i][0]), keys[i][1], other);
+        must(kvc_convert(from, own_path("folder/"), KVC_F32, &error), &error, keys[i][0]);
+        same_bits(from, own_path("folder"));
+        remove_tree(own_path("folder"));
     }
 }
 
@@ -295,6 +331,7 @@ int main(void) {
         cmocka_unit_test(refusals_leave_nothing),  cmocka_unit_test(norms_without_a_difference),
         cmocka_unit_test(stacks_that_do_not_fit),  cmocka_unit_test(what_would_be_lost),
         cmocka_unit_test(what_cannot_be_opened),   cmocka_unit_test(texts_without_json),
+        cmocka_unit_test(keys_that_are_missing),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
