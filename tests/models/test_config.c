@@ -146,6 +146,7 @@ static const struct json_case {
     {"granite", "attention_multiplier", "-1", "attention_multiplier is -1"},
     {"granite", "logits_scaling", "\"8\"", "logits_scaling is not a number"},
     {"granite", "residual_multiplier", "", "OK"},
+    {"granite", "attention_multiplier", "", "OK"},
     {"cohere", "use_qk_norm", "1", "use_qk_norm is not true or false"},
     {"cohere", "qk_layernorm", "true", "qk_layernorm: a model that uses this is not supported"},
     {"llama2", "use_qk_norm", "true", "use_qk_norm: a model that uses this is not supported"},
@@ -338,6 +339,7 @@ static const struct json_case folder_cases[] = {
     {"gemma3", "num_hidden_layers", "6", "does not belong in a gemma3_text model of 6 layers"},
     {"gemma3-images", "text_config.num_hidden_layers", "5", "does not belong in a gemma3 model of 5 layers"},
     {"gemma3-images", "text_config.num_attention_heads", "", "it must be 80 x 20"}, /* 8 of these heads */
+    {"gemma3-images", "text_config.vocab_size", "", "embed_tokens.weight is 39 x 20, it must be 262208 x 20"},
 };
 /* clang-format on */
 

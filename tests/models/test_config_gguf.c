@@ -133,6 +133,7 @@ static const struct gguf_case {
     {"qwen35", DROP, "blk.0.ssm_a", 0, NULL, "tensor blk.0.ssm_a is missing"},
     {"qwen35", DROP, "blk.4.ssm_dt.bias", 0, NULL, "tensor blk.4.ssm_dt.bias is missing"},
     {"qwen3-next", DROP, "blk.0.ssm_ba.weight", 0, NULL, "tensor blk.0.ssm_ba.weight is missing"},
+    {"qwen2-moe", REMOVE, "qwen2moe.expert_shared_feed_forward_length", 0, NULL, "shexp.weight is 26 x 36, it must be 44 x 36"},
     {"gpt-oss", REMOVE, "gpt-oss.attention.sliding_window", 0, NULL, "sliding_window is missing or 0; gpt-oss models have"},
     {"gpt-oss", REMOVE, "gpt-oss.attention.sliding_window_pattern", 0, NULL, "OK"},
     {"gpt-oss", REMOVE, "gpt-oss.expert_count", 0, NULL, "gpt-oss.expert_count is missing or 0"},

@@ -185,6 +185,8 @@ static void first_files_of_mixtral(void **state) {
     (void)state;
     must(kvc_gguf_open(golden("mixtral/model.gguf"), &mixtral, &error));
     same_logits(golden("mixtral/model.gguf"), write_changed(mixtral, &apart), 49);
+    must(kvc_convert(own_path("changed.gguf"), own_path("apart/"), KVC_F32, &error));
+    same_logits(golden("mixtral/model.gguf"), own_path("apart"), 49);
     assert_non_null(kvc_gguf_tensor(mixtral, "blk.0.ffn_gate_exps.weight"));
     check_refusal(kvc_model_open(engine, write_changed(mixtral, &mixed), &model, &error), KVC_INPUT, &error,
                   "of type f32, expert 0's of type bf16: must be equal");

@@ -107,11 +107,37 @@ static void local_layers_are_not_scaled(void **state) {
     kvc_config_free(&config);
 }
 
+/* If yarn's ramp would be empty, only the first pair keeps its frequency, as in transformers. A factor of attention
+ * from a GGUF file holds without scaling, too. */
+static void ramps_that_are_empty(void **state) {
+    (void)state;
+    char path[512];
+    struct kvc_config config;
+    struct kvc_rope rope;
+    assert_int_equal(kvc_config_from_json(golden("rope/yarn-options.json", path, sizeof path), &config, &error),
+                     KVC_OK);
+    config.rope.keep_fractions = false;
+    config.rope.original_context = 12; /* a little less than beta_slow turns of the first pair */
+    for (int scaled = 0; scaled < 2; scaled++) {
+        config.rope.kind = scaled ? KVC_ROPE_YARN : KVC_ROPE_PLAIN;
+        config.rope.attention_scale = 1.75;
+        assert_int_equal(kvc_rope_build(&config, false, &rope, &error), KVC_OK);
+        if (!scaled)
+            assert_float_equal(rope.attention_factor, 1.75, 0);
+        for (size_t i = 0; i < rope.rotary / 2; i++)
+            expect_near("empty", i, rope.frequency[i],
+                        pow(10000, -2.0 * (double)i / (double)rope.rotary) / (scaled && i ? config.rope.factor : 1));
+        free(rope.frequency);
+    }
+    kvc_config_free(&config);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frequencies_are_those_of_transformers),
         cmocka_unit_test(divisors_are_recognised),
         cmocka_unit_test(local_layers_are_not_scaled),
+        cmocka_unit_test(ramps_that_are_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -95,32 +95,43 @@ static void byte_level_tokens_stay(void **state) {
     }
 }
 
-/* What another program reads from the folder: the demo's words, its template, and the tokens that end an answer. */
+/* What another program reads from the folder: the demo's words, a template, and the tokens that end an answer. */
 static void text_goes_along(void **state) {
     (void)state;
     static const char text[] = "the magic number for lantern 48 21 . unknownword <s>";
-    char demo[500];
+    char command[2000], from[600];
     struct kvc_error error = {0};
     const char *top = getenv("top_srcdir");
-    snprintf(demo, sizeof demo, "%s/data/demo", top ? top : ".");
-    must(kvc_convert(demo, own_path("demo.gguf"), KVC_F16, &error), &error, "demo");
+    snprintf(from, sizeof from, "%s", own_path("words"));
+    snprintf(command, sizeof command,
+             "cp -R '%s/data/demo' '%s' && cd '%s' && echo '{{ messages[0].content }}' >chat_template.jinja && "
+             "echo '{\"eos_token_id\": [16, 17]}' >generation_config.json",
+             top ? top : ".", from, from);
+    assert_int_equal(system(command), 0);
+    must(kvc_convert(from, own_path("demo.gguf"), KVC_F16, &error), &error, "demo");
     must(kvc_convert(own_path("demo.gguf"), own_path("demo/"), KVC_F16, &error), &error, "demo");
-    int32_t *ids[2];
-    size_t counts[2], ends[2] = {0, 0};
-    for (int i = 0; i < 2; i++) {
+    int32_t *ids[3];
+    size_t counts[3];
+    for (int i = 0; i < 3; i++) {
         struct kvc_model *model;
-        must(kvc_model_open(engine, i ? own_path("demo") : demo, &model, &error), &error, "demo");
+        const struct kvc_message message = {"user", "hello"};
+        char *chat;
+        must(kvc_model_open(engine, i == 0 ? from : own_path(i == 1 ? "demo.gguf" : "demo"), &model, &error), &error,
+             "demo");
         must(kvc_tokenize(model, text, strlen(text), KVC_TOKENIZE_BOS | KVC_TOKENIZE_SPECIAL, &ids[i], &counts[i],
                           &error),
              &error, "demo");
-        for (uint32_t t = 0; t < kvc_model_info(model)->vocab; t++)
-            ends[i] += kvc_token_ends_turn(model, (int32_t)t);
+        for (int32_t t = 0; t < (int32_t)kvc_model_info(model)->vocab; t++)
+            assert_int_equal(kvc_token_ends_turn(model, t), t == 16 || t == 17);
+        must(kvc_chat_text(model, NULL, &message, 1, true, &chat, &error), &error, "demo");
+        assert_string_equal(chat, "hello");
+        free(chat);
         kvc_model_close(model);
+        assert_int_equal(counts[i], counts[0]);
+        assert_memory_equal(ids[i], ids[0], counts[0] * sizeof *ids[0]);
     }
-    assert_true(counts[0] == counts[1] && ends[0] == ends[1] && ends[0] > 0);
-    assert_memory_equal(ids[0], ids[1], counts[0] * sizeof *ids[0]);
-    free(ids[0]);
-    free(ids[1]);
+    for (int i = 0; i < 3; i++)
+        free(ids[i]);
 }
 
 /* ---- failures ---- */
@@ -290,16 +301,11 @@ static void texts_without_json(void **state) {
         {"tiny.gguf", "\u0120ba", "\377\377ba", "token 256 is not text in UTF-8; a tokenizer.json cannot hold it"},
         {"tiny.gguf", "\u0120be", "\u0120ba",
          "tokens 256 and 257 are spelled alike; a tokenizer.json cannot hold them"},
-        {"words.gguf", "{{ any }}", "{{ \377\377\377 }}", "tokenizer.chat_template is not text in UTF-8"},
+        {"demo.gguf", "{{ messages", "{{ \377\377\377\377\377\377\377\377",
+         "tokenizer.chat_template is not text in UTF-8"},
     };
     struct kvc_error error = {0};
-    const char *top = getenv("top_srcdir");
-    char command[1500];
     must(kvc_make_model("tiny", KVC_F16, 1, own_path("tiny.gguf"), &error), &error, "tiny");
-    snprintf(command, sizeof command, "cp -R '%s/data/demo' '%s' && echo '{{ any }}' >'%s/chat_template.jinja'",
-             top ? top : ".", own_path("words"), own_path("words"));
-    assert_int_equal(system(command), 0);
-    must(kvc_convert(own_path("words"), own_path("words.gguf"), KVC_F16, &error), &error, "words");
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
         const char *from = changed_text(own_path(changes[i].file), changes[i].text, changes[i].replacement);
         check_refusal(kvc_convert(from, own_path("json/"), KVC_F16, &error), KVC_INPUT, &error, changes[i].says);
@@ -324,14 +330,49 @@ static void keys_that_are_missing(void **state) {
     }
 }
 
+/* Scaling of Llama 3 with parameters that no published model has: GGUF files store the frequencies themselves, which a
+ * config.json cannot. */
+static void frequencies_without_parameters(void **state) {
+    (void)state;
+    struct kvc_error error = {0};
+    char command[2000];
+    snprintf(command, sizeof command,
+             "cp -R '%s' '%s' && sed -i 's/\"low_freq_factor\": 1.0/\"low_freq_factor\": 2.0/' '%s'", golden("llama3"),
+             own_path("odd"), own_path("odd/config.json"));
+    assert_int_equal(system(command), 0);
+    must(kvc_convert(own_path("odd"), own_path("odd.gguf"), KVC_F32, &error), &error, "odd");
+    same_bits(own_path("odd"), own_path("odd.gguf"));
+    check_refusal(kvc_convert(own_path("odd.gguf"), own_path("unsaid/"), KVC_F32, &error), KVC_INPUT, &error,
+                  "the config.json of llama does not say its rotary frequencies");
+    assert_int_equal(count_files("unsaid"), 0);
+}
+
+/* A number of an expert that is too large for the folder's type. */
+static void numbers_that_are_too_large(void **state) {
+    (void)state;
+    struct kvc_error error = {0};
+    struct kvc_gguf *file;
+    unsigned char old[16], large[16];
+    memset(large, 0x7f, sizeof large); /* above 3e38 in bf16 and f32 */
+    must(kvc_gguf_open(golden("gpt-oss-plain/model.gguf"), &file, &error), &error, "gpt-oss-plain");
+    memcpy(old, kvc_gguf_tensor(file, "blk.1.ffn_down_exps.weight")->data, sizeof old);
+    kvc_gguf_close(file);
+    const char *from = changed(golden("gpt-oss-plain/model.gguf"), old, large, sizeof old);
+    check_refusal(
+        kvc_convert(from, own_path("large/"), KVC_F16, &error), KVC_INPUT, &error,
+        "tensor blk.1.ffn_down_exps.weight holds a value that is not finite or too large for f16; bf16 and f32");
+    assert_int_equal(count_files("large"), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(goldens_keep_their_bits), cmocka_unit_test(types_of_a_folder),
-        cmocka_unit_test(byte_level_tokens_stay),  cmocka_unit_test(text_goes_along),
-        cmocka_unit_test(refusals_leave_nothing),  cmocka_unit_test(norms_without_a_difference),
-        cmocka_unit_test(stacks_that_do_not_fit),  cmocka_unit_test(what_would_be_lost),
-        cmocka_unit_test(what_cannot_be_opened),   cmocka_unit_test(texts_without_json),
-        cmocka_unit_test(keys_that_are_missing),
+        cmocka_unit_test(goldens_keep_their_bits),    cmocka_unit_test(types_of_a_folder),
+        cmocka_unit_test(byte_level_tokens_stay),     cmocka_unit_test(text_goes_along),
+        cmocka_unit_test(refusals_leave_nothing),     cmocka_unit_test(norms_without_a_difference),
+        cmocka_unit_test(stacks_that_do_not_fit),     cmocka_unit_test(what_would_be_lost),
+        cmocka_unit_test(what_cannot_be_opened),      cmocka_unit_test(texts_without_json),
+        cmocka_unit_test(keys_that_are_missing),      cmocka_unit_test(frequencies_without_parameters),
+        cmocka_unit_test(numbers_that_are_too_large),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
