@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/assert.h"
 #include "models/convert/text.h"
 #include "models/convert/to_folder.h"
 #include "models/tokenizer/parts.h"
@@ -120,8 +121,8 @@ static void put_pattern(struct writer *writer, const struct kvc_pattern *pattern
     raw(writer, "\"}");
 }
 
-static bool put_normalizer(struct writer *writer) {
-    static const char *const kinds[] = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase"};
+/* Writes the steps that tokenizers of GGUF files have. */
+static void put_normalizer(struct writer *writer) {
     const struct kvc_tokenizer *t = writer->t;
     raw(writer, "\"normalizer\":");
     raw(writer, t->normalizer_count ? "{\"type\":\"Sequence\",\"normalizers\":[" : "null");
@@ -137,37 +138,33 @@ static bool put_normalizer(struct writer *writer) {
             }
             string(writer, step->text, step->text_bytes);
             raw(writer, "}");
-        } else if (step->kind <= KVC_NORMALIZE_LOWERCASE) {
-            raw(writer, kinds[step->kind]);
-            raw(writer, "\"}");
         } else {
-            return false;
+            KVC_ASSERT(step->kind == KVC_NORMALIZE_NFC);
+            raw(writer, "NFC\"}");
         }
     }
     raw(writer, t->normalizer_count ? "]},\n" : ",\n");
-    return true;
 }
 
-static bool put_splitter(struct writer *writer) {
+static void put_splitter(struct writer *writer) {
     const struct kvc_tokenizer *t = writer->t;
     raw(writer, "\"pre_tokenizer\":");
     raw(writer, t->splitter_count ? "{\"type\":\"Sequence\",\"pretokenizers\":[" : "null");
     for (size_t i = 0; i < t->splitter_count; i++) {
         const struct kvc_split_step *step = &t->splitter[i];
         raw(writer, i ? ",\n" : "\n");
-        if (step->kind == KVC_STEP_SPLIT && step->behavior == KVC_SPLIT_ISOLATED && !step->invert) {
+        if (step->kind == KVC_STEP_SPLIT) {
+            KVC_ASSERT(step->behavior == KVC_SPLIT_ISOLATED && !step->invert);
             raw(writer, "{\"type\":\"Split\",\"pattern\":");
             put_pattern(writer, &step->pattern);
             raw(writer, ",\"behavior\":\"Isolated\",\"invert\":false}");
-        } else if (step->kind == KVC_STEP_BYTES) {
+        } else {
+            KVC_ASSERT(step->kind == KVC_STEP_BYTES);
             raw(writer,
                 "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":false,\"use_regex\":false}");
-        } else {
-            return false;
         }
     }
     raw(writer, t->splitter_count ? "]},\n" : ",\n");
-    return true;
 }
 
 static void put_decoder(struct writer *writer) {
@@ -371,7 +368,8 @@ enum kvc_status kvc_write_tokenizer(struct kvc_output_set *set, const char *from
     writer.fits = merges != NULL;
     raw(&writer, "{\"version\":\"1.0\",\"truncation\":null,\"padding\":null,\n");
     put_added(&writer);
-    const bool known = tokenizer->model != KVC_VOCAB_WORDS && put_normalizer(&writer) && put_splitter(&writer);
+    put_normalizer(&writer);
+    put_splitter(&writer);
     put_prefix(&writer);
     put_decoder(&writer);
     raw(&writer, "\"model\":{\"type\":\"BPE\",\"dropout\":null,\"continuing_subword_prefix\":null,"
@@ -390,9 +388,7 @@ enum kvc_status kvc_write_tokenizer(struct kvc_output_set *set, const char *from
     put_vocab(&writer);
     put_merges(&writer, merges, count);
     raw(&writer, "}}\n");
-    if (!known)
-        status = kvc_fail(error, KVC_INPUT, "%s: its tokenizer cannot be written as a tokenizer.json", from);
-    else if (!writer.fits)
+    if (!writer.fits)
         status = kvc_no_memory(error);
     else
         status = kvc_output_set_write(set, "tokenizer.json", writer.text.data, writer.text.bytes, error);
