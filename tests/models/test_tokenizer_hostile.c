@@ -128,6 +128,61 @@ static void test_hostile_patterns(void **state) {
     }
 }
 
+/* ---- steps that no golden has ---- */
+
+#define WITH(parts, vocab, merges) "{" parts ",\"model\":{\"type\":\"BPE\",\"vocab\":" vocab ",\"merges\":" merges "}}"
+#define BYTES "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false}"
+#define SPLIT "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[[:alpha:]_]\"},\"behavior\":\"Removed\"}"
+#define EMPTY "\"normalizer\":{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"s*\"},\"content\":\"b\"}"
+#define TOKEN "\"added_tokens\":[{\"id\":2,\"content\":\"<s>\",\"special\":true,\"normalized\":true}]"
+#define LETTERS "{\"a\":0,\"_\":1,\"<s>\":2,\"<\":3,\"s\":4,\">\":5,\"b\":6}"
+#define STRIP WITH(TOKEN ",\"normalizer\":{\"type\":\"Strip\"}", LETTERS, "[]")
+#define PREPEND WITH(TOKEN ",\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"_\"}", LETTERS, "[]")
+#define PREFIX WITH(BYTES, "{\"\u0120a\":0,\"a\":1,\"\u0120\":2}", "[\"\u0120 a\"]")
+#define COMPOSE WITH("\"normalizer\":{\"type\":\"NFC\"}," BYTES, "{\"a\":0,\"\u0120\":1,\"\u00ff\":2}", "[]")
+
+/* In texts with marks, only bytes marked '.' can become a control token; the caller wrote the others. */
+static void test_steps(void **state) {
+    (void)state;
+    static const struct {
+        const char *json, *text, *marks;
+        size_t count;
+        int32_t ids[8];
+    } cases[] = {
+        {PREFIX, "a", NULL, 1, {0}},
+        {PREFIX, " a", NULL, 1, {0}},
+        {COMPOSE, "a\377\377a", NULL, 5, {1, 0, 2, 2, 0}}, /* bytes that are no character */
+        {WITH(SPLIT, LETTERS, "[]"), "a<_b>", NULL, 2, {3, 5}},
+        {WITH(EMPTY, LETTERS, "[]"), "assa", NULL, 3, {0, 6, 0}}, /* an empty match replaces nothing */
+        {STRIP, "  <s>a ", ".......", 2, {2, 0}},
+        {STRIP, "  <s>a ", "cc...cc", 2, {2, 0}},
+        {STRIP, "  <s>a ", "..c....", 4, {3, 4, 5, 0}},
+        {PREPEND, "<s>a", "....", 2, {2, 0}},
+        {PREPEND, "<s>a", "...c", 2, {2, 0}},
+        {PREPEND, "<s>a", "..c.", 5, {1, 3, 4, 5, 0}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kvc_tokenizer *tokenizer;
+        struct kvc_error error = {0};
+        char marks[8] = "";
+        int32_t *ids;
+        size_t count;
+        for (size_t k = 0; cases[i].marks && cases[i].marks[k]; k++)
+            marks[k] = cases[i].marks[k] == 'c';
+        if (kvc_tokenizer_from_bytes(cases[i].json, strlen(cases[i].json), "file", 100, &tokenizer, &error) ||
+            kvc_tokenizer_encode(tokenizer, cases[i].text, cases[i].marks ? marks : NULL, strlen(cases[i].text),
+                                 KVC_TOKENIZE_SPECIAL, &ids, &count, &error))
+            fail_msg("case %zu: %s", i, error.text);
+        if (count != cases[i].count || memcmp(ids, cases[i].ids, count * sizeof *ids) != 0) {
+            show("wanted", cases[i].ids, cases[i].count);
+            show("got", ids, count);
+            fail_msg("case %zu", i);
+        }
+        free(ids);
+        kvc_tokenizer_close(tokenizer);
+    }
+}
+
 /* ---- hostile GGUF files, written by this test ---- */
 
 struct image {
@@ -278,6 +333,29 @@ static void test_hostile_gguf(void **state) {
     }
 }
 
+/* Files that predate tokenizer.ggml.pre: the architecture tells whether digits stay together. */
+static void test_guessed(void **state) {
+    (void)state;
+    for (int qwen = 0; qwen < 2; qwen++) {
+        struct image image = {.count = 0};
+        struct kvc_tokenizer *tokenizer;
+        struct kvc_error error = {0};
+        add_text(&image, "general.architecture");
+        add_number(&image, KVC_GGUF_STRING, 4);
+        add_text(&image, qwen ? "qwen2" : "llama");
+        image.keys++;
+        add_key(&image, "model", KVC_GGUF_STRING);
+        add_text(&image, "gpt2");
+        add_texts(&image, "tokens", "1 11");
+        add_texts(&image, "merges", "1~1");
+        if (open_image(&image, 2, &tokenizer, &error) != KVC_OK)
+            fail_msg("%s", error.text);
+        assert_true(
+            same_ids(tokenizer, "11", 2, qwen ? (const int32_t[]){0, 0} : (const int32_t[]){1}, 1 + (size_t)qwen, 0));
+        kvc_tokenizer_close(tokenizer);
+    }
+}
+
 /* A GGUF file that contains a whole tokenizer.json: other keys name the special tokens, and say whether a text begins
  * with one. */
 static void test_embedded(void **state) {
@@ -372,6 +450,48 @@ static void test_growing_normalizer(void **state) {
     kvc_tokenizer_close(tokenizer);
 }
 
+/* Texts of files that are longer than any model needs: a pattern, and a text in front of every text. */
+static void test_long_texts(void **state) {
+    (void)state;
+    static const struct {
+        size_t bytes;
+        const char *begin, *end, *says;
+    } cases[] = {{100001, "\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Isolated\",\"pattern\":{\"Regex\":\"",
+                  "\"}}", "a pattern of 100001 bytes; at most 100000 are taken"},
+                 {1 << 21, "\"normalizer\":{\"type\":\"Prepend\",\"prepend\":\"", "\"}",
+                  "the normalizer makes more than 1048640 bytes of this text"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char *json = malloc(cases[i].bytes + 200), *at = json + sprintf(json, "{%s", cases[i].begin);
+        struct kvc_tokenizer *tokenizer;
+        struct kvc_error error = {0};
+        int32_t *ids;
+        size_t count;
+        memset(at, 'a', cases[i].bytes);
+        sprintf(at + cases[i].bytes, "%s,%s", cases[i].end, &BPE("{\"a\":0}", "[]")[1]);
+        enum kvc_status status = kvc_tokenizer_from_bytes(json, strlen(json), "file", 10, &tokenizer, &error);
+        if (status == KVC_OK)
+            status = kvc_tokenizer_encode(tokenizer, "a", NULL, 1, 0, &ids, &count, &error);
+        if (status != KVC_INPUT || !strstr(error.text, cases[i].says))
+            fail_msg("status %d, \"%s\", wanted \"%s\"", (int)status, error.text, cases[i].says);
+        kvc_tokenizer_close(tokenizer);
+        free(json);
+    }
+}
+
+/* A vocabulary of whole words without an unknown token. */
+static void test_unknown_word(void **state) {
+    (void)state;
+    static const char json[] = "{\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0}}}";
+    struct kvc_tokenizer *tokenizer;
+    struct kvc_error error = {0};
+    int32_t *ids;
+    size_t count;
+    assert_int_equal(kvc_tokenizer_from_bytes(json, strlen(json), "file", 10, &tokenizer, &error), KVC_OK);
+    assert_int_equal(kvc_tokenizer_encode(tokenizer, "b", NULL, 1, 0, &ids, &count, &error), KVC_INPUT);
+    assert_non_null(strstr(error.text, "the vocabulary has no piece for the bytes 62 and no unknown token"));
+    kvc_tokenizer_close(tokenizer);
+}
+
 static void test_missing_folder(void **state) {
     (void)state;
     struct kvc_tokenizer *tokenizer;
@@ -382,10 +502,17 @@ static void test_missing_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hostile_json),   cmocka_unit_test(test_hostile_patterns),
-        cmocka_unit_test(test_hostile_gguf),   cmocka_unit_test(test_embedded),
-        cmocka_unit_test(test_scores),         cmocka_unit_test(test_growing_normalizer),
+        cmocka_unit_test(test_hostile_json),
+        cmocka_unit_test(test_hostile_patterns),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_unknown_word),
+        cmocka_unit_test(test_hostile_gguf),
+        cmocka_unit_test(test_guessed),
+        cmocka_unit_test(test_embedded),
+        cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_growing_normalizer),
         cmocka_unit_test(test_missing_folder),
+        cmocka_unit_test(test_long_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,6 +246,8 @@ static void test_special_names(void **state) {
     put_piece(&model, "<end>", CONTROL, 0);
     put_within(&trainer, 46, "<begin>", 7);
     put_within(&trainer, 47, "<end>", 5);
+    put_varint(&trainer, 1000 << 3 | 1); /* an unknown field of 64 bits */
+    put_number(&trainer, 7, 8);
     end_model();
     assert_int_equal(open_bytes(100, &tokenizer, &error), KVC_OK);
     assert_int_equal(kvc_tokenizer_bos(tokenizer), 6);
