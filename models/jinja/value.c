@@ -151,7 +151,7 @@ static bool equal(struct jinja *j, struct jinja_value a, struct jinja_value b) {
     case JINJA_LOOP:
         return a.loop == b.loop;
     case JINJA_BUILTIN:
-        return a.bound == b.bound;
+        return a.bound->builtin == b.bound->builtin && jinja_equal(j, a.bound->self, b.bound->self);
     case JINJA_MACRO:
         return a.macro == b.macro;
     default:
