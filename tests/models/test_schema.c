@@ -98,6 +98,9 @@ static void test_texts(void **state) {
          {"{\"v\":null,\"next\":{\"v\":null,\"next\":{\"v\":null}}}"},
          {"{\"v\":null,\"next\":null", "{\"v\":null,\"next\":{}"}},
         {"{\"type\":\"string\",\"pattern\":\"^[a-c]{2}\\\\d$\"}", {"\"ab1\""}, {"\"ad", "\"ab1 ", "\"abc"}},
+        {"{\"type\":\"string\",\"pattern\":\"^[a\\\\b]$\"}",
+         {"\"a\""},
+         {"\"b", "\"\\b"}}, /* of the members of a class, plain ones match */
         {"{\"type\":\"string\",\"pattern\":\"x\"}", {"\"x\"", "\"axb\\n\""}, {"\"a\""}},
         {"{\"type\":\"string\",\"pattern\":\"^\\\"\\\\\\\\(?:q|.)$\"}",
          {"\"\\\"\\\\q\"", "\"\\\"\\\\z\""},
@@ -304,6 +307,11 @@ static void refused_many(const char *begin, const char *middle, int count, const
 static void test_limits(void **state) {
     (void)state;
     refused_many("{\"properties\":{\"a\":{}", ",\"m#\":{}", 1000, "}}", "schema: #: 1001 members; at most 1000");
+    refused_many("{\"anyOf\":[{}", ",{\"items\":{}}", 5000, "]}", "the schema has too many parts");
+    char chain[5000], *at = chain + sprintf(chain, "{\"$ref\":\"#/$defs/m0\",\"$defs\":{\"m100\":{}");
+    for (int i = 0; i < 100; i++)
+        at += sprintf(at, ",\"m%d\":{\"items\":{\"$ref\":\"#/$defs/m%d\"}}", i, i + 1);
+    refused_many(chain, "", 0, "}}", "schemas are nested too deeply");
     refused_many("{\"type\":\"string\",\"pattern\":\"", "(", 101, "\"}", "#/pattern: such a deep nesting of groups");
     refused_many("{\"oneOf\":[{\"$ref\":\"#/$defs/a\"},{\"$ref\":\"#/$defs/a\"}],\"$defs\":{\"a\":{\"enum\":[\"a\"",
                  ",\"m#\"", 1000, "]}}}", "schema: #/oneOf: too many values to compare; use anyOf");
