@@ -98,6 +98,7 @@ libkvc_la_SOURCES += \
 	core/stage/stage_series.c \
 	core/stage/stage_leverage.c \
 	core/stage/stage_merge.c \
+	core/stage/stage_channels.c \
 	core/stage/stage_call.c
 
 # Forecasts of a policy's memory and reads.
@@ -126,6 +127,7 @@ libkvc_la_SOURCES += \
 	core/check/verify_entries.c \
 	core/check/verify_leverage.c \
 	core/check/verify_merge.c \
+	core/check/verify_channels.c \
 	core/check/verify_keep.c \
 	core/check/verify_pages.c \
 	core/check/verify_select.c \

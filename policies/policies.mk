@@ -25,6 +25,7 @@ policy_files = \
 	policies/criticalkv.c \
 	policies/cam.c \
 	policies/merging.c \
+	policies/think.c \
 	policies/compactor.c \
 	policies/cur.c \
 	policies/pyramidkv.c \

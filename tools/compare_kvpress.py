@@ -551,10 +551,11 @@ def finch(folder, kvcull, seed, result):
     result.note = "one chunk, nothing is rotated"
 
 
-def compare_step(case, l, kept, values, out, result):
-    """Compares the output [H, d] of the first decode step with attention over kept keys and given values [H_kv, n, d]."""
+def compare_step(case, l, kept, values, out, result, keys=None):
+    """Compares the output [H, d] of the first decode step with attention over given values and given or kept keys, each
+    [H_kv, n, d]."""
     for h in range(case.kv_heads):
-        k = torch.cat([case.k[l, kept[h], h], case.k[l, case.prompt, h][None]])
+        k = torch.cat([case.k[l, kept[h], h] if keys is None else keys[h], case.k[l, case.prompt, h][None]])
         v = torch.cat([values[h], case.v[l, case.prompt, h][None]])
         own = slice(h * case.group, (h + 1) * case.group)
         theirs = (case.q[l, case.prompt, own] @ k.T / math.sqrt(case.d)).softmax(-1) @ v
@@ -603,9 +604,26 @@ def cam(folder, kvcull, seed, result):
     result.note = "outputs of the first step, to 1e-4; one KV head, our choice of entries, their draws replaced by ours"
 
 
+def think(folder, kvcull, seed, result):
+    ThinKPress = press(folder, "think_press", "ThinKPress")
+    for heads, kv_heads, d, channels, window, recent in ((4, 4, 64, 25, 32, 0), (8, 2, 128, 77, 32, 32), (7, 1, 80, 10, 8, 0)):
+        case = Case(seed, 2, heads, kv_heads, d, 301, 300)
+        ours, outputs = case.replay(kvcull, f"think:channels={channels},window={window},recent={recent}")
+        for l in range(case.layers):
+            held, queries = Held(case, l), case.q[l, case.prompt - window:case.prompt].transpose(0, 1)[None]
+            with mock.patch.object(ThinKPress, "compute_window_queries", lambda *ignored: queries):
+                keys, values = ThinKPress((channels + 0.5) / d, window).compress(
+                    held.module, None, held.entries(case.k), held.entries(case.v), None,
+                    {"hidden_states": None, "position_embeddings": None})
+            end = case.prompt - recent
+            keys[:, :, end:] = held.entries(case.k)[:, :, end:]
+            compare_step(case, l, ours["steps"][0]["kept"][l], values[0], outputs[l][0], result, keys[0])
+    result.note = "outputs of the first step, to 1e-4; the last 32 keys are made whole again in one of three cases"
+
+
 PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "chunkkv-gated", "expected",
            "qfilter", "dms", "criticalkv", "compactor", "kvzip", "block", "kvcompose", "merging", "cam", "cur", "finch",
-           "cap")
+           "cap", "think")
 
 
 def main():

@@ -4,7 +4,7 @@
 # The reference operations. They are compiled twice, the second time for CPUs with fused multiply-add.
 KVC_REF_SOURCES = backends/cpu/ref/ref.h backends/cpu/ref/table.c backends/cpu/ref/rows.c backends/cpu/ref/dequantize.c \
 	backends/cpu/ref/linear.c backends/cpu/ref/experts.c backends/cpu/ref/delta.c backends/cpu/ref/int8.c backends/cpu/ref/int16.c backends/cpu/ref/entry.c backends/cpu/ref/cache.c \
-	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/entries.c backends/cpu/ref/expected.c backends/cpu/ref/series.c backends/cpu/ref/leverage.c backends/cpu/ref/merge.c backends/cpu/ref/keep.c \
+	backends/cpu/ref/attention.c backends/cpu/ref/scores.c backends/cpu/ref/entries.c backends/cpu/ref/expected.c backends/cpu/ref/series.c backends/cpu/ref/leverage.c backends/cpu/ref/merge.c backends/cpu/ref/channels.c backends/cpu/ref/keep.c \
 	backends/cpu/ref/pages.c backends/cpu/ref/select.c
 libkvc_la_SOURCES += backends/cpu/cpu.c backends/cpu/paths.c backends/cpu/fast.c backends/cpu/memory.c backends/cpu/pack.c backends/cpu/areas.c \
 	backends/cpu/arena.c

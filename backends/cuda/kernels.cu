@@ -30,6 +30,7 @@
 #include "backends/kernels/series.h"
 #include "backends/kernels/leverage.h"
 #include "backends/kernels/merge.h"
+#include "backends/kernels/channels.h"
 #include "backends/kernels/keep.h"
 #include "backends/kernels/pages.h"
 #include "backends/kernels/select.h"

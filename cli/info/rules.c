@@ -90,7 +90,8 @@ const struct info_rule info_rules[] = {
      "it keeps floor(N / c^r) entries, but no fewer than the minimum of a share. The select method's budget is 512. "
      "The select "
      "method computes its pages and channels for the entries that the prompt method keeps. Both methods need the same "
-     "split budget. An impossible value is an error that names the option, the value and the range, before a model is "
+     "split budget. Shares of other things, which are numbers from 0 to 1, are also accepted as 40%. "
+     "An impossible value is an error that names the option, the value and the range, before a model is "
      "loaded."},
     {"Layers",
      "with attention are numbered from 0. Recurrent layers between them hold no entries and have no number. With "
@@ -127,5 +128,6 @@ const struct info_rule info_rules[] = {
     {"Values stay",
      "as they were stored. The exceptions are merging and cam. They have no stage: joined with other methods, they "
      "change values of entries that are kept, before each eviction of these methods but not when entries expire. The "
-     "new values are rounded to the cache's type."},
+     "new values are rounded to the cache's type. Keys stay, too, except with think. It has no stage either: after the "
+     "prompt stage it sets channels of the remaining keys to 0, whether another method is joined or not."},
     {NULL, NULL}};

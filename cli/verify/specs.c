@@ -187,6 +187,8 @@ static int specs_fill(const struct cli_command *command, const struct verify_arg
                                          "tova:budget=%llu+merging",
                                          "adakv:budget=%llu+snapkv-decode:budget=%llu,every=5+merging",
                                          "h2o:budget=%llu+cam:prompt=merge,span=5",
+                                         "snapkv:budget=%llu+think:ratio=0.6,recent=0",
+                                         "think:channels=3,window=5+quest:budget=%llu+morphkv:budget=%llu",
                                          "dapq:budget=%llu,kernel=5+hsa:budget=%llu+tova:budget=%llu"};
     bool all = a->specs.count == 0;
     const struct kvc_policy_class *policy;

@@ -104,6 +104,10 @@ bool kvc_type_is_integers(enum kvc_type type) {
     return entry && entry->scales > 0;
 }
 
+bool kvc_type_stores_zero(enum kvc_type type) {
+    return find_entry_type(type) && !kvc_type_is_rotated(type) && type != KVC_Q4_1 && type != KVC_IQ4_NL;
+}
+
 bool kvc_type_is_rotated(enum kvc_type type) {
     const struct entry_type *entry = find_entry_type(type);
     return entry && entry->rotated;

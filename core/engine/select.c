@@ -51,6 +51,10 @@ void kvc_select_close(struct kvc_session *session) {
     }
 }
 
+void kvc_select_keys_changed(struct kvc_session *session, uint32_t layer) {
+    session->select.layer[layer].pages_right = false;
+}
+
 void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
                         struct kvc_span to) {
     struct kvc_select_layer *select = &session->select.layer[layer];

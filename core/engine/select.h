@@ -39,6 +39,8 @@ void kvc_select_close(struct kvc_session *session);
  * sums for rebuilding. `to` is as for kvc_cache_evicted. Within a step the host's view counts become stale, too. */
 void kvc_select_evicted(struct kvc_session *session, uint32_t layer, const struct kvc_read_list *kept,
                         struct kvc_span to);
+/* Marks pages for rebuilding after keys of the layer have changed. */
+void kvc_select_keys_changed(struct kvc_session *session, uint32_t layer);
 bool kvc_select_is_stale(const struct kvc_session *session);
 /* Updates the host's view counts from `counts`, the words of runner->counts that follow the counts of the lists. */
 void kvc_select_take_counts(struct kvc_session *session, const uint32_t *counts);

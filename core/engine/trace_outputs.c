@@ -501,6 +501,10 @@ void kvc_trace_merge_values(struct kvc_trace *trace, const struct kvc_merge_valu
     put_entries(trace, "merge_values", args->lists, NULL);
 }
 
+void kvc_trace_prune_channels(struct kvc_trace *trace, const struct kvc_prune_channels *args) {
+    put_entries(trace, "prune_channels", args->lists, NULL);
+}
+
 void kvc_trace_query_moments(struct kvc_trace *trace, const struct kvc_query_moments *args) {
     put_words(trace, FLOATS("query_moments", "sums"), args->sums, args->heads,
               (args->head_size + (size_t)1) * args->head_size);

@@ -162,6 +162,11 @@ enum kvc_status kvc_policy_check_types(const struct kvc_policy *policy, struct k
                             "policy %s: reads single channels of keys, which entries of type %s do not keep: use "
                             "k=q8_0,v=%s",
                             method->name, kvc_entry_types_name(types, text), kvc_type_name(types.value));
+        if (method->zeroes && !kvc_type_stores_zero(types.key))
+            return kvc_fail(error, KVC_USAGE,
+                            "policy %s: sets channels of keys to 0, which entries of type %s do not store exactly: use "
+                            "k=q8_0,v=%s",
+                            method->name, kvc_entry_types_name(types, text), kvc_type_name(types.value));
     }
     return KVC_OK;
 }

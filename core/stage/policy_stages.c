@@ -76,7 +76,8 @@ static enum kvc_status check_cache_positions(const struct kvc_policy *policy, co
     if (!method->policy->cache_positions || !method->policy->cache_positions(&method->values))
         return KVC_OK;
     for (size_t i = 0; i < policy->count; i++)
-        if (&policy->method[i] != method && (policy->method[i].stages & ~(unsigned)KVC_STAGE_SELECT))
+        if (&policy->method[i] != method &&
+            ((policy->method[i].stages & ~(unsigned)KVC_STAGE_SELECT) || policy->method[i].policy->zeroes))
             return kvc_fail(error, KVC_USAGE,
                             "policy: %s with positions=cache and %s cannot be joined: keys that move with every "
                             "eviction suit only methods that choose what to read",

@@ -200,9 +200,10 @@ enum kvc_status kvc_value_read(const struct kvc_policy_class *policy, const stru
     }
     KVC_ASSERT(option->minimum <= option->maximum);
     const bool whole = option->kind != KVC_OPTION_REAL;
-    if (kvc_decimal(text, length, &number) && number >= option->minimum && number <= option->maximum &&
-        (!whole || floor(number) == number)) {
-        value->real = number;
+    const bool percent = !whole && option->minimum == 0 && option->maximum == 1 && length && text[length - 1] == '%';
+    if (kvc_decimal(text, length - percent, &number) && number >= option->minimum &&
+        number <= option->maximum * (percent ? 100 : 1) && (!whole || floor(number) == number)) {
+        value->real = percent ? number / 100 : number;
         value->integer = whole ? (int64_t)number : 0;
         return KVC_OK;
     }

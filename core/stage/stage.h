@@ -35,6 +35,7 @@ struct kvc_stage {
     bool evicted;
     bool cleared;    /* expired entries of the layer's sliding window have been evicted */
     bool observes;   /* the method only observes and must not evict */
+    bool ends;       /* the prompt stage is over, and channels of keys may be pruned */
     bool decides;    /* the method chooses for a lower layer that sees more entries; until it has done so, expired
                       * entries are kept */
     bool plans;      /* true: the method plans, before a decode step, which entries the step will keep */

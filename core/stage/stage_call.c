@@ -158,7 +158,11 @@ enum kvc_status kvc_stage_call_prompt(struct kvc_stage *stage, struct kvc_error 
     /* after a method has evicted, results need not be bit-identical to those of a complete list */
     if (status == KVC_OK && stage->session->evictions.thinned[stage->layer])
         status = kvc_expired_clear(stage, error);
-    return status == KVC_OK ? run_owner(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error) : status;
+    if (status == KVC_OK)
+        status = run_owner(stage, KVC_STAGE_PROMPT, MEMBER(prompt), false, error);
+    struct kvc_stage after = *stage;
+    after.ends = after.evicted = true; /* the queries no longer match the lists */
+    return status == KVC_OK ? run_observers(&after, MEMBER(prompt_end), error) : status;
 }
 
 enum kvc_status kvc_stage_call_prompt_again(struct kvc_stage *stage, struct kvc_error *error) {

@@ -444,6 +444,15 @@ enum kvc_status kvc_stage_merge_similar(struct kvc_stage *stage, float threshold
 enum kvc_status kvc_stage_merge_following(struct kvc_stage *stage, uint32_t span, uint64_t seed,
                                           struct kvc_scores *scores, struct kvc_error *error);
 
+/* ---- channels -------------------------------------------------------------------------------------------------- */
+
+/** In `prompt_end`: sets `channels` channels of the keys of this turn's tokens to 0, except those of the last `recent`
+ * tokens. They are the channels with the lowest product of two sums of squares: over the last `window` prompt queries
+ * of the group, and over the keys (ThinK, arXiv:2407.21018; docs/reference/methods/think.md). The class must have
+ * zeroes = true. */
+enum kvc_status kvc_stage_prune_channels(struct kvc_stage *stage, uint32_t window, uint32_t recent, uint32_t channels,
+                                         struct kvc_error *error);
+
 /* ---- reads of a decode step ---------------------------------------------------------------------------------- */
 
 /** How a select method chooses entries. */
@@ -605,6 +614,7 @@ struct kvc_policy_class {
     bool whole_keys; /**< the method calls kvc_stage_entry_scores with a kind other than KVC_ENTRY_DRAW,
                           kvc_stage_mix_redundancy or kvc_stage_merge_similar: no mean is then subtracted from keys of
                           rotated types */
+    bool zeroes; /**< the method calls kvc_stage_prune_channels, so it needs keys of a type that stores zeros exactly */
     bool compares_keys; /**< the decode stage calls kvc_stage_mix_redundancy, which needs memory before the step */
     bool reads_layers;  /**< the prompt stage reads scores of other layers, so these layers must be in one process */
     /** Returns true if every query head has its own list of entries. */
@@ -637,6 +647,9 @@ struct kvc_policy_class {
     /** Observer, called in each decode step after the layer's attention, before the decode stage, even if another
      * method holds that stage. It must not evict. */
     kvc_stage_fn *observe_step;
+    /** Called after a layer's prompt stage, to change keys (kvc_stage_prune_channels), even if another method holds
+     * that stage. It must not evict. */
+    kvc_stage_fn *prompt_end;
     /** Called before each eviction of the policy's methods, to merge values (kvc_stage_merge_similar). It is not called
      * when entries expire. It must not evict, and there are no queries. */
     kvc_stage_fn *evicts;

@@ -274,8 +274,9 @@ class Press:
     """A policy for models of transformers: `with press(model):` compresses every cache that is filled in its body.
 
     policy: a text, or from `kvcull.policy`. engine: the engine that computes the decisions; None: one on the CPU.
-    options: see `kvcull.Replay`. Methods that act within the prompt (stages "chunk" and "propagate"), add rows to it or
-    read hidden states are refused, because transformers computes the prompt; `open_model` runs them. Padding must be on the left.
+    options: see `kvcull.Replay`. Methods that act within the prompt (stages "chunk" and "propagate"), add rows to it,
+    read hidden states or change keys or values are refused, because transformers computes the prompt; `open_model` runs
+    them. Padding must be on the left.
     """
 
     def __init__(self, policy: Union[str, Policy], engine: Optional[Engine] = None, **options: Any):
@@ -286,6 +287,8 @@ class Press:
         within += [f"adds rows to the prompt ({name})" for name in ADDS_ROWS
                    if name in (part.partition(":")[0] for part in self.policy.split("+"))]
         within += ["reads hidden states (kvzap)" for _ in re.findall(r"(?:^|[+=])kvzap\b", self.policy)]
+        within += [f"changes keys or values ({name})"
+                   for name in re.findall(r"(?:^|\+)(cam|merging|think)\b", self.policy)]
         if within:
             raise UsageError(f"press: {self.policy} {within[0]}, which transformers computes; "
                              "kvcull.hugging_face.open_model(model, tokenizer) runs it")

@@ -266,6 +266,13 @@ def merging(
     *,
     threshold: Optional[float] = ...,
 ) -> Policy: ...
+def think(
+    *,
+    ratio: Optional[float] = ...,
+    channels: Optional[int] = ...,
+    window: Optional[int] = ...,
+    recent: Optional[int] = ...,
+) -> Policy: ...
 def compactor(
     *,
     budget: Union[int, float, str, Sequence[Union[int, float, str]]],

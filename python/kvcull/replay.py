@@ -264,7 +264,7 @@ QUERIES: Dict[str, Union[int, str]] = {
     "rocketkv-mt": 0, "tova": 1, "scissorhands": "history",
     "snapkv": "window", "pyramidkv": "window", "adakv": "window", "cake": "window", "chunkkv": "window",
     "criticalkv": "window", "morphkv": "window", "rocketkv": "window",
-    "finch": "window", "simlayerkv": "window",
+    "finch": "window", "simlayerkv": "window", "think": "window",
 }
 
 

@@ -240,7 +240,7 @@ def test_every_method_is_pressed_or_refused(llama):
             llama(text, past_key_values=cache)
             llama(text[:, :1], past_key_values=cache)
         assert cache.get_seq_length() == 301
-    assert refused == ["kvzap", "block", "fastkv", "dapq", "kvzip", "kvcompose", "take"]
+    assert refused == ["kvzap", "block", "cam", "merging", "think", "fastkv", "dapq", "kvzip", "kvcompose", "take"]
 
 
 @pytest.mark.parametrize("kind, config, more", [

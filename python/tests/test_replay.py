@@ -193,7 +193,8 @@ def test_what_is_refused():
 NEEDED = {"qfilter": "budget=300,file=drawn", "dms": "file=drawn", "sparq": "budget=300", "hsa": "budget=300", "cake": "budget=300",
           "fastkv": "budget=300", "rocketkv-mt": "budget=300"}
 #: Methods that need a file, rows that a model computes, several layers, a longer prompt, or another method.
-ELSEWHERE = {"triattention", "duo", "dapq", "kvzip", "kvcompose", "lacache", "simlayerkv", "merging", "cam", "kvzap"}
+ELSEWHERE = {"triattention", "duo", "dapq", "kvzip", "kvcompose", "lacache", "simlayerkv", "merging", "cam", "think",
+             "kvzap"}
 
 
 def test_which_queries_methods_look_at():

@@ -12,6 +12,7 @@ check_PROGRAMS += \
 	tests/backends/test_ref \
 	tests/backends/test_ref_attention \
 	tests/backends/test_ref_cache \
+	tests/backends/test_ref_channels \
 	tests/backends/test_ref_entries \
 	tests/backends/test_ref_leverage \
 	tests/backends/test_ref_merge \

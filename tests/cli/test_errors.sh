@@ -33,6 +33,7 @@ fails 2 'takes one of float|int8|int16|fast|exact' run -m "$demo" --math quick
 fails 2 'takes one of f32|f16|bf16|q8_0' run -m "$demo" --kv-type q5_0
 fails 2 'takes one of f32|f16|bf16|q8_0' run -m "$demo" --kv-type k=q8_0
 fails 2 'reads single channels of keys.*use k=q8_0,v=q4h' run -m "$demo" --kv quest:budget=64 --kv-type q4h
+fails 2 'sets channels of keys to 0.*use k=q8_0,v=q4_1' run -m "$demo" --kv think --kv-type q4_1
 fails 2 'takes one of f32|f16|bf16|q8_0' run -m "$demo" --kv-type nothing
 fails 2 'takes a whole number from 1' run -m "$demo" --chunk 0
 fails 2 'separated by commas' bench -m "$demo" --prompt 1,,2

@@ -61,6 +61,7 @@ weigh_scores demo criticalkv:budget=66,window=8
 merge_similar demo knorm:budget=66+merging
 merge_values demo knorm:budget=66+merging
 merge_following demo knorm:budget=66+cam:prompt=merge
+prune_channels demo think
 group_scores demo criticalkv:budget=66,window=8
 window_mass demo criticalkv:budget=66,window=8
 shares demo adakv:budget=66

@@ -305,6 +305,7 @@ static void test_refused(void **state) {
         {"take:budget=30,positions=cache+streaming:budget=20", "take", "streaming"},
         {"take:budget=30,positions=cache,probe_pos=end", "probe_pos=end", "must be chunk with positions=cache"},
         {"take:budget=30,average=unrotated,positions=cache", "average=unrotated", "must be rotated"},
+        {"streaming:budget=20,positions=cache+think", "streaming", "think"},
         {"streaming:budget=20,positions=there", "positions=there", "original|cache"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(kvc_policy_check(engine, cases[i].spec, &error), KVC_USAGE);

@@ -180,6 +180,8 @@ static void bits_stay_within_budgets(void **state) {
             snprintf(spec, sizeof spec, "dms:file=drawn,window=100000");
         if (strcmp(policy->name, "simlayerkv") == 0)
             snprintf(spec, sizeof spec, "simlayerkv:recent=100000,threshold=0");
+        if (strcmp(policy->name, "think") == 0)
+            snprintf(spec, sizeof spec, "think:recent=100000");
         one_run(spec, 300, 20, 280);
     }
 }

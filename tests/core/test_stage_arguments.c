@@ -106,6 +106,9 @@ static enum kvc_status similar(const struct arguments *a, struct kvc_error *e) {
 static enum kvc_status following(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_merge_following(a->stage, 1, 0, a->lists, e);
 }
+static enum kvc_status channels(const struct arguments *a, struct kvc_error *e) {
+    return kvc_stage_prune_channels(a->stage, 4, 4, 1, e);
+}
 static enum kvc_status plan_head(const struct arguments *a, struct kvc_error *e) {
     return kvc_stage_plan(a->stage, a->info->kv_heads, (const uint32_t[]){0}, 1, e);
 }
@@ -198,6 +201,7 @@ static const struct {
              {weigh, "scores are weighed per list", PROMPT},
              {similar, "values are merged only before an eviction", PROMPT},
              {following, "values are merged only before an eviction", PROMPT},
+             {channels, "channels are pruned only at the end of a prompt", PROMPT},
              {plan_head, "a plan of 1 indices for head", PROMPT},
              {plan_order, "planned indices must ascend, up to 39", PROMPT},
              {no_plan, "keep by a plan, but none was made", PROMPT},

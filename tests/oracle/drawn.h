@@ -23,6 +23,15 @@ struct merge_plan {
     bool keeps_prompt;
 };
 
+/* think, with another method; other.prompt NULL: alone */
+struct think_plan {
+    struct side other;
+    uint32_t left_out, channels, window, recent; /* channels 0: by the ratio */
+    double ratio;
+};
+
+moment_fn oracle_think_prompt, oracle_think_step;
+
 struct drawn {
     char spec[800];
     uint32_t layers, heads, kv_heads;
@@ -39,6 +48,7 @@ struct drawn {
     struct entries_plan entries;
     struct parts parts;
     struct merge_plan merge;
+    struct think_plan think;
     struct side side;
     struct side one; /* with budgets per layer: the side of the plan, which holds one layer's budget */
     float file[MOST_LAYERS * MOST_LISTS];

@@ -19,4 +19,4 @@ check_PROGRAMS += \
 # Linked to every test; it takes what it uses.
 check_LTLIBRARIES += tests/oracle/liboracle.la
 tests_oracle_liboracle_la_SOURCES = tests/oracle/oracle.c tests/oracle/scores.c tests/oracle/entries.c tests/oracle/expected.c tests/oracle/series.c tests/oracle/leverage.c tests/oracle/question.c tests/oracle/mass.c \
-	tests/oracle/select.c tests/oracle/side_by_side.c tests/oracle/added_rows.c tests/oracle/drawn.c tests/oracle/drawn_files.c tests/oracle/merge.c
+	tests/oracle/select.c tests/oracle/side_by_side.c tests/oracle/added_rows.c tests/oracle/drawn.c tests/oracle/drawn_files.c tests/oracle/merge.c tests/oracle/channels.c

@@ -1,8 +1,7 @@
 /* test_windows.c - methods in layers with a sliding window against their oracles: expired entries are removed before a
  * method chooses, and in whole tiles if no method does (rule 16 of docs/reference/methods.md). */
 #include "tests/check.h"
-#include "tests/oracle/select.h"
-#include "tests/oracle/side_by_side.h"
+#include "tests/oracle/drawn.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -106,7 +105,34 @@ static void test_reads(void **state) {
     }
 }
 
+/* Channels are scored by the keys that later rows see, alone and after snapkv has evicted. */
+static void test_think(void **state) {
+    (void)state;
+    static const uint32_t windows[LAYERS] = {40, 0, 300, 1};
+    static const struct turn turns[] = {{330, 30}, {50, 20}};
+    static const char *const specs[] = {"think:channels=3,window=9,recent=7",
+                                        "snapkv:budget=20,window=6+think:channels=3,window=9,recent=7"};
+    for (uint32_t n = 0; n < 2 * KINDS; n++) {
+        const struct think_plan think = {
+            .other = {.prompt = n % 2 ? oracle_prompt : NULL, .step = oracle_step, .plan = &methods[3].plan},
+            .channels = 3,
+            .window = 9,
+            .recent = 7};
+        struct tensors t = make_tensors((enum kind)(n / 2), n + 1, LAYERS, 4, 2, 8, 430);
+        t.windows = windows;
+        side_run_turns(&t, turns, 2,
+                       &(struct side){.spec = specs[n % 2],
+                                      .prompt = oracle_think_prompt,
+                                      .step = oracle_think_step,
+                                      .plan = &think,
+                                      .type = n % 3 ? KVC_F16 : KVC_Q8_0,
+                                      .chunk = n % 2 ? 7 : 0});
+        free_tensors(&t);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods), cmocka_unit_test(test_reads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods), cmocka_unit_test(test_reads),
+                                       cmocka_unit_test(test_think)};
     return cmocka_run_group_tests(tests, side_open, side_close);
 }
