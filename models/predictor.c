@@ -10,6 +10,7 @@
 #include "core/base/types.h"
 #include "core/engine/predictor.h"
 #include "models/files/scaled.h"
+#include "models/model.h"
 #include "models/predictor.h"
 
 enum { INNER_MOST = 1 << 20 };
@@ -116,4 +117,14 @@ enum kvc_status kvc_predictor_read(const struct kvc_network *network, const char
     file->close = close_file;
     status = begin(&in, network, file);
     return status ? status : read_layers(&in, network, file);
+}
+
+enum kvc_status kvc_estimate_networks(const struct kvc_model *model, const char *spec, uint32_t first_layer,
+                                      uint32_t layers, uint32_t kv_heads, uint64_t *bytes, struct kvc_error *error) {
+    const struct kvc_network *network = &model->network;
+    if (first_layer > network->layers || layers > network->layers - first_layer || kv_heads > network->part.kv_heads) {
+        return kvc_fail(error, KVC_USAGE, "estimate: %u layers from %u on with %u KV heads: the model has %u with %u",
+                        layers, first_layer, kv_heads, network->layers, network->part.kv_heads);
+    }
+    return kvc_predictors_bytes(model->engine, network, spec, first_layer, layers, kv_heads, bytes, error);
 }

@@ -49,6 +49,8 @@ static int open_model(struct serve *serve) {
     const struct serve_options *options = serve->options;
     struct cli_given kv = {0, options->kv};
     const struct cli_texts specs = {&kv, 1};
+    struct kvc_error error;
+    uint64_t networks;
     int status = serve_origins_check(serve);
     if (status == KVC_OK)
         status =
@@ -56,12 +58,15 @@ static int open_model(struct serve *serve) {
     if (status != KVC_OK)
         return status;
     serve->info = kvc_model_info(serve->model);
+    if (kvc_estimate_networks(serve->model, options->kv, 0, serve->info->layers, serve->info->kv_heads, &networks,
+                              &error) != KVC_OK)
+        return cli_report(serve->command, &error);
     serve->context = options->common.context ? (uint64_t)options->common.context : serve->info->trained_context;
-    /* `packed` is memory that the first session will allocate */
-    const uint64_t available = cli_available(), packed = serve->info->packed_bytes;
+    /* `first` is memory that the first session will allocate for weights */
+    const uint64_t available = cli_available(), first = serve->info->packed_bytes + networks;
     serve->memory = options->memory           ? options->memory
                     : available == UINT64_MAX ? (uint64_t)4 << 30
-                                              : (available > packed ? available - packed : 0) / 2;
+                                              : (available > first ? available - first : 0) / 2;
     name_model(serve);
     size_t bytes;
     if (options->template_file)

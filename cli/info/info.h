@@ -25,7 +25,7 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
 
 /* Prints the part of the model that each rank of --ranks would hold. *all receives true if every part fits. */
 int info_parts(const struct cli_command *command, const struct info_arguments *arguments,
-               const struct kvc_engine *engine, const struct kvc_model_info *model, uint64_t prompt, uint64_t memory,
+               const struct kvc_engine *engine, const struct kvc_model *model, uint64_t prompt, uint64_t memory,
                json_t *root, bool *all);
 
 struct info_available {

@@ -7,6 +7,7 @@
 
 struct fit { /* tells whether the model fits with one policy */
     struct kvc_estimate estimate;
+    uint64_t networks; /* bytes of the networks that the policy's methods load */
     uint64_t total;
     uint64_t longest; /* tokens of the longest prompt that fits, with room for the generated tokens; UINT64_MAX: no
                        * limit was found */
@@ -23,30 +24,29 @@ static enum kvc_status estimate(const struct kvc_engine *engine, const struct kv
 
     if (status == KVC_OK)
         kvc_estimate_recurrent(&fit->estimate, info->recurrent_bytes);
-    fit->total = info->resident_bytes + fit->estimate.peak_bytes + fit->estimate.hidden_bytes;
+    fit->total = info->resident_bytes + fit->networks + fit->estimate.peak_bytes + fit->estimate.hidden_bytes;
     fit->fits = fit->total <= memory;
     return status;
 }
 
 /* Finds the longest prompt that fits, up to 2^30 tokens, by bisection. */
 static enum kvc_status model_longest(const struct kvc_engine *engine, const struct kvc_model_info *info,
-                                     const char *spec, const struct info_arguments *a, uint64_t memory,
-                                     uint64_t *tokens, struct kvc_error *error) {
+                                     const char *spec, const struct info_arguments *a, uint64_t memory, struct fit *fit,
+                                     struct kvc_error *error) {
     uint64_t low = 0, high = 1u << 30;
-    struct fit fit;
 
     while (low < high) {
         uint64_t middle = low + (high - low + 1) / 2;
-        enum kvc_status status = estimate(engine, info, spec, a, middle, memory, &fit, error);
+        enum kvc_status status = estimate(engine, info, spec, a, middle, memory, fit, error);
 
         if (status != KVC_OK)
             return status;
-        if (fit.fits)
+        if (fit->fits)
             low = middle;
         else
             high = middle - 1;
     }
-    *tokens = low == 1u << 30 ? UINT64_MAX : low;
+    fit->longest = low == 1u << 30 ? UINT64_MAX : low;
     return KVC_OK;
 }
 
@@ -199,6 +199,7 @@ static json_t *fit_json(const char *spec, const struct fit *fit) {
     cli_json_set(o, "state_bytes", json_integer((json_int_t)fit->estimate.state_bytes));
     cli_json_set(o, "peak_bytes", json_integer((json_int_t)fit->estimate.peak_bytes));
     cli_json_set(o, "hidden_bytes", json_integer((json_int_t)fit->estimate.hidden_bytes));
+    cli_json_set(o, "network_bytes", json_integer((json_int_t)fit->networks));
     cli_json_set(o, "total_bytes", json_integer((json_int_t)fit->total));
     cli_json_set(o, "fits", json_boolean(fit->fits));
     cli_json_set(o, "longest_prompt",
@@ -225,7 +226,8 @@ static int print_fits(const struct cli_command *command, const struct info_argum
         kvc_printable(line, strlen(line), line, sizeof line);
         cli_wrap(stdout, line, 0);
     }
-    printf("Total: the weights, the peak of cache and state, and the hidden states of prefill\n\n");
+    printf("Total: the weights (with networks of the policy), the peak of cache and state, and the hidden states of "
+           "prefill\n\n");
     for (size_t i = 0; i < a->specs.count; i++) {
         const struct fit *fit = &fits[i];
 
@@ -276,7 +278,8 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
     for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
         const char *spec = a->specs.items[i].text;
 
-        if (model_longest(engine, info, spec, a, capacity.bytes, &fits[i].longest, &error) != KVC_OK ||
+        if (kvc_estimate_networks(model, spec, 0, info->layers, info->kv_heads, &fits[i].networks, &error) != KVC_OK ||
+            model_longest(engine, info, spec, a, capacity.bytes, &fits[i], &error) != KVC_OK ||
             estimate(engine, info, spec, a, prompt, capacity.bytes, &fits[i], &error) != KVC_OK)
             status = cli_report(command, &error);
         all = all && fits[i].fits;
@@ -293,13 +296,13 @@ int info_model(const struct cli_command *command, const struct info_arguments *a
         cli_json_set(root, "memory_from", cli_json_text(capacity.from, strlen(capacity.from)));
         cli_json_set(root, "policies", list);
         if (a->ranks)
-            status = info_parts(command, a, engine, info, prompt, capacity.bytes, root, &all);
+            status = info_parts(command, a, engine, model, prompt, capacity.bytes, root, &all);
     } else if (status == KVC_OK) {
         status = print_model(command, model);
         if (status == KVC_OK)
             status = print_fits(command, a, fits, prompt, &capacity);
         if (status == KVC_OK && a->ranks)
-            status = info_parts(command, a, engine, info, prompt, capacity.bytes, NULL, &all);
+            status = info_parts(command, a, engine, model, prompt, capacity.bytes, NULL, &all);
     }
     if (status == KVC_OK && root)
         status = cli_json_print(command, root, stdout);

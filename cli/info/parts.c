@@ -7,22 +7,25 @@
 
 struct holding { /* memory that one rank needs with one policy */
     struct kvc_estimate estimate;
+    uint64_t networks; /* bytes of the networks that the policy's methods load */
     uint64_t total;
     bool fits;
 };
 
 static int parts_hold(const struct cli_command *command, const struct info_arguments *a,
-                      const struct kvc_engine *engine, const struct kvc_model_info *model,
-                      const struct kvc_ranks_part *part, const char *spec, uint64_t prompt, uint64_t memory,
-                      struct holding *holding) {
-    const struct kvc_geometry geometry = {model->layers, part->heads, part->kv_heads, model->head_size};
+                      const struct kvc_engine *engine, const struct kvc_model *model, const struct kvc_ranks_part *part,
+                      const char *spec, uint64_t prompt, uint64_t memory, struct holding *holding) {
+    const struct kvc_model_info *info = kvc_model_info(model);
+    const struct kvc_geometry geometry = {info->layers, part->heads, part->kv_heads, info->head_size};
     struct kvc_error error;
 
-    if (kvc_estimate_part(engine, spec, &geometry, model->windows, part->first_layer, part->layers, model->hidden,
+    if (kvc_estimate_networks(model, spec, part->first_layer, part->layers, part->kv_heads, &holding->networks,
+                              &error) != KVC_OK ||
+        kvc_estimate_part(engine, spec, &geometry, info->windows, part->first_layer, part->layers, info->hidden,
                           a->common.cache_type, prompt, (uint64_t)a->generate, &holding->estimate, &error) != KVC_OK)
         return cli_report(command, &error);
     kvc_estimate_recurrent(&holding->estimate, part->recurrent_bytes);
-    holding->total = (model->math == KVC_MATH_INT16 ? part->resident_bytes : part->weight_bytes) +
+    holding->total = (info->math == KVC_MATH_INT16 ? part->resident_bytes : part->weight_bytes) + holding->networks +
                      holding->estimate.peak_bytes + holding->estimate.hidden_bytes;
     holding->fits = holding->total <= memory;
     return KVC_OK;
@@ -43,6 +46,7 @@ static json_t *part_json(uint32_t rank, const struct kvc_ranks_part *part, const
     cli_json_set(o, "cache_bytes", json_integer((json_int_t)holding->estimate.cache_bytes));
     cli_json_set(o, "state_bytes", json_integer((json_int_t)holding->estimate.state_bytes));
     cli_json_set(o, "peak_bytes", json_integer((json_int_t)holding->estimate.peak_bytes));
+    cli_json_set(o, "network_bytes", json_integer((json_int_t)holding->networks));
     cli_json_set(o, "total_bytes", json_integer((json_int_t)holding->total));
     cli_json_set(o, "fits", json_boolean(holding->fits));
     return o;
@@ -65,7 +69,7 @@ static void part_row(struct cli_table *table, uint32_t rank, const struct kvc_ra
 }
 
 int info_parts(const struct cli_command *command, const struct info_arguments *a, const struct kvc_engine *engine,
-               const struct kvc_model_info *model, uint64_t prompt, uint64_t memory, json_t *root, bool *all) {
+               const struct kvc_model *model, uint64_t prompt, uint64_t memory, json_t *root, bool *all) {
     struct kvc_error error;
     uint32_t count;
     if (kvc_ranks_planned(a->ranks, &count, &error) != KVC_OK)
@@ -77,7 +81,7 @@ int info_parts(const struct cli_command *command, const struct info_arguments *a
 
     *all = true;
     for (uint32_t r = 0; r < count && status == KVC_OK; r++)
-        if (kvc_ranks_part(model->path, a->ranks, a->share, r, &parts[r], &error) != KVC_OK)
+        if (kvc_ranks_part(kvc_model_info(model)->path, a->ranks, a->share, r, &parts[r], &error) != KVC_OK)
             status = cli_report(command, &error);
     for (size_t i = 0; i < a->specs.count && status == KVC_OK; i++) {
         const char *spec = a->specs.items[i].text;

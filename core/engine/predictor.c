@@ -40,6 +40,33 @@ static enum kvc_status draw_file(const struct kvc_network *network, struct kvc_p
     return KVC_OK;
 }
 
+/* ---- files ---- */
+
+static enum kvc_status open_file(const struct kvc_network *network, const char *path, struct kvc_predictor_file *file,
+                                 struct kvc_error *error) {
+    if (!strcmp(path, DRAWN))
+        return draw_file(network, file, error);
+    if (!network->read_predictor)
+        return kvc_fail(error, KVC_USAGE, "%s: this program cannot read files of networks; use 'drawn'", path);
+    return network->read_predictor(network, path, file, error);
+}
+
+static void close_file(struct kvc_predictor_file *file) {
+    if (file->close)
+        file->close(file->owner);
+    free(file->matrix);
+    free(file->bias);
+}
+
+static size_t bias_bytes(const struct kvc_network *network, const struct kvc_predictor_file *file) {
+    return network->layers * (file->inner + (size_t)network->part.kv_heads) * sizeof *file->bias;
+}
+
+/* Returns the file with a method's networks, or NULL. */
+static const char *path_of(const struct kvc_method *method) {
+    return method->policy->predictor ? method->policy->predictor(&method->values) : NULL;
+}
+
 /* ---- a runner's predictors ---- */
 
 static void predictor_free(struct kvc_device *device, struct kvc_predictor *predictor, uint32_t layers) {
@@ -49,10 +76,7 @@ static void predictor_free(struct kvc_device *device, struct kvc_predictor *pred
     device->ops->buffer_free(device, predictor->bias);
     kvc_growable_free(device, &predictor->rows);
     kvc_growable_free(device, &predictor->scores);
-    if (predictor->file.close)
-        predictor->file.close(predictor->file.owner);
-    free(predictor->file.matrix);
-    free(predictor->file.bias);
+    close_file(&predictor->file);
     free(predictor->weight);
     free(predictor->path);
     free(predictor);
@@ -63,7 +87,7 @@ static enum kvc_status make_weights(struct kvc_device *device, const struct kvc_
                                     struct kvc_predictor *made, struct kvc_error *error) {
     const struct kvc_predictor_file *file = &made->file;
     const uint32_t inputs = file->inner ? file->inner : network->hidden;
-    const size_t bytes = network->layers * (file->inner + (size_t)network->part.kv_heads) * sizeof *file->bias;
+    const size_t bytes = bias_bytes(network, file);
     enum kvc_status status = KVC_OK;
     for (uint32_t l = 0; l < network->layers && status == KVC_OK; l++) {
         const struct kvc_predictor_matrix *matrix = &file->matrix[2 * (size_t)l], *last = matrix + 1;
@@ -95,12 +119,8 @@ static enum kvc_status predictor_open(struct kvc_runner *runner, const char *pat
     made->path = strdup(path);
     made->weight = calloc(2 * (size_t)network->layers, sizeof *made->weight);
     enum kvc_status status = made->path && made->weight ? KVC_OK : kvc_fail(error, KVC_RESOURCE, "%s: no memory", path);
-    if (status == KVC_OK && !strcmp(path, DRAWN))
-        status = draw_file(network, &made->file, error);
-    else if (status == KVC_OK && !network->read_predictor)
-        status = kvc_fail(error, KVC_USAGE, "%s: this program cannot read files of networks; use 'drawn'", path);
-    else if (status == KVC_OK)
-        status = network->read_predictor(network, path, &made->file, error);
+    if (status == KVC_OK)
+        status = open_file(network, path, &made->file, error);
     if (status == KVC_OK)
         status = make_weights(runner->device, network, made, error);
     if (status != KVC_OK) {
@@ -129,7 +149,7 @@ enum kvc_status kvc_predictors_open(struct kvc_session *session, struct kvc_erro
     enum kvc_status status = KVC_OK;
     for (size_t i = 0; i < session->policy->count && status == KVC_OK; i++) {
         const struct kvc_method *method = &session->policy->method[i];
-        const char *path = method->policy->predictor ? method->policy->predictor(&method->values) : NULL;
+        const char *path = path_of(method);
         struct kvc_predictor *predictor = runner->predictors;
         struct kvc_error cause = {KVC_OK, ""};
         if (!path)
@@ -153,6 +173,56 @@ void kvc_predictors_close(struct kvc_session *session) {
     for (size_t i = 0; session->use && i < session->policy->count; i++)
         if (session->use[i].predictor)
             predictor_close(session->runner, session->use[i].predictor);
+}
+
+/* ---- forecast ---- */
+
+/* Returns the bytes that make_weights needs, in the arguments' part of the model. */
+static uint64_t file_bytes(const struct kvc_network *network, const struct kvc_predictor_file *file,
+                           uint32_t first_layer, uint32_t layers, uint32_t kv_heads) {
+    uint64_t bytes = bias_bytes(network, file);
+    for (uint32_t l = first_layer; l < first_layer + layers; l++) {
+        const struct kvc_predictor_matrix *matrix = &file->matrix[2 * (size_t)l];
+        bytes += kv_heads * kvc_type_row_bytes(matrix[1].type, file->inner ? file->inner : network->hidden);
+        if (file->inner)
+            bytes += file->inner * kvc_type_row_bytes(matrix[0].type, network->hidden);
+    }
+    return bytes;
+}
+
+/* Returns true if a method before the i-th has the same networks. */
+static bool named_before(const struct kvc_policy *policy, size_t i, const char *path) {
+    for (size_t k = 0; k < i; k++) {
+        const char *other = path_of(&policy->method[k]);
+        if (other && !strcmp(other, path))
+            return true;
+    }
+    return false;
+}
+
+enum kvc_status kvc_predictors_bytes(const struct kvc_engine *engine, const struct kvc_network *network,
+                                     const char *spec, uint32_t first_layer, uint32_t layers, uint32_t kv_heads,
+                                     uint64_t *bytes, struct kvc_error *error) {
+    struct kvc_policy *policy;
+    enum kvc_status status = kvc_policy_parse(engine, spec, &policy, error);
+    *bytes = 0;
+    if (status != KVC_OK)
+        return status;
+    for (size_t i = 0; i < policy->count && status == KVC_OK; i++) {
+        const char *path = path_of(&policy->method[i]);
+        struct kvc_predictor_file file = {.inner = 0};
+        struct kvc_error cause = {KVC_OK, ""};
+        if (!path || named_before(policy, i, path))
+            continue;
+        status = open_file(network, path, &file, &cause);
+        if (status == KVC_OK)
+            *bytes += file_bytes(network, &file, first_layer, layers, kv_heads);
+        else
+            kvc_fail(error, status, "policy %s: %s", policy->method[i].policy->name, cause.text);
+        close_file(&file);
+    }
+    kvc_policy_free(policy);
+    return status;
 }
 
 /* ---- scores ---- */

@@ -38,6 +38,11 @@ struct kvc_predictor {
 /* Opens the predictors of the methods of a session. Returns KVC_USAGE in a replay, which has no hidden states. */
 enum kvc_status kvc_predictors_open(struct kvc_session *session, struct kvc_error *error);
 void kvc_predictors_close(struct kvc_session *session);
+/* Computes the bytes that the networks of a policy's methods will need: those of `layers` layers from `first_layer` on,
+ * for `kv_heads` KV heads. */
+enum kvc_status kvc_predictors_bytes(const struct kvc_engine *engine, const struct kvc_network *network,
+                                     const char *spec, uint32_t first_layer, uint32_t layers, uint32_t kv_heads,
+                                     uint64_t *bytes, struct kvc_error *error);
 /* Computes the scores [rows, H_kv] of the hidden states `row` .. `row` + `rows` - 1 in runner->normed. */
 enum kvc_status kvc_predictor_scores(struct kvc_runner *runner, struct kvc_predictor *predictor, uint32_t layer,
                                      uint32_t row, uint32_t rows, struct kvc_span *scores, struct kvc_error *error);

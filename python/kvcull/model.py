@@ -69,7 +69,8 @@ class Estimate:
     entries: entries of the longest head after the prompt and the generated tokens. all_entries: entries of all lists
     together; lists: number of lists. cache_bytes, state_bytes: bytes at that time.
     peak_bytes: peak of cache and state, including the prompt. prompt_peak_bytes: peak during the prompt. hidden_bytes:
-    the prompt's hidden states, which are counted separately.
+    the prompt's hidden states, which are counted separately. network_bytes: networks that the policy's methods load;
+    all sessions of the model share them.
     """
 
     entries: int
@@ -80,6 +81,7 @@ class Estimate:
     peak_bytes: int
     prompt_peak_bytes: int
     hidden_bytes: int
+    network_bytes: int
     exact: bool
 
 
@@ -227,7 +229,10 @@ class Model(Closing):
         self.engine._call(lib.kvc_estimate_windows, self.engine._handle, c_text(policy or "full", "policy"), geometry,
                           windows, info.hidden, _library.cache_type(cache_type), prompt, generated, estimate)
         lib.kvc_estimate_recurrent(estimate, info.recurrent_bytes)
-        return record(Estimate, estimate, exact=estimate.kind == lib.KVC_EXPECTED_EXACT)
+        networks = ffi.new("uint64_t *")
+        self.engine._call(lib.kvc_estimate_networks, self._handle, c_text(policy or "full", "policy"), 0, info.layers,
+                          info.kv_heads, networks)
+        return record(Estimate, estimate, exact=estimate.kind == lib.KVC_EXPECTED_EXACT, network_bytes=networks[0])
 
 
 MATHS: Dict[int, str] = {lib.KVC_MATH_FLOAT: "float", lib.KVC_MATH_FAST: "fast", lib.KVC_MATH_INT8: "int8",

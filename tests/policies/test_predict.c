@@ -247,14 +247,19 @@ static void run(struct kvc_model *model, const char *policy, uint32_t chunk, con
     kvc_session_close(session);
 }
 
-static void open_model(struct kvc_engine **engine, const char *folder, struct kvc_model **model) {
-    const struct kvc_engine_options with = {.backend = NULL, .threads = 2, .math = KVC_MATH_EXACT};
+static void open_model_on(const char *backend, struct kvc_engine **engine, const char *folder,
+                          struct kvc_model **model) {
+    const struct kvc_engine_options with = {.backend = backend, .threads = 2, .math = KVC_MATH_EXACT};
     const char *source = getenv("top_srcdir");
     char path[512];
     snprintf(path, sizeof path, "%s/%s", source ? source : ".", folder);
     FINE(kvc_engine_open(&with, engine, &error));
     FINE(kvc_engine_register(*engine, &peeks, &error));
     FINE(kvc_model_open(*engine, path, model, &error));
+}
+
+static void open_model(struct kvc_engine **engine, const char *folder, struct kvc_model **model) {
+    open_model_on(NULL, engine, folder, model);
 }
 
 static void models(void **state) {
@@ -283,25 +288,97 @@ static void models(void **state) {
     }
 }
 
+/* ---- forecasts ---- */
+
+/* Returns the forecast for a part of the model. */
+static uint64_t forecast(const struct kvc_model *model, const char *policy, uint32_t from, uint32_t count,
+                         uint32_t heads) {
+    uint64_t bytes;
+    FINE(kvc_estimate_networks(model, policy, from, count, heads, &bytes, &error));
+    return bytes;
+}
+
+static uint64_t counted_weights(const struct kvc_engine *engine) {
+    struct kvc_memory memory;
+    kvc_engine_memory(engine, &memory);
+    return memory.now[KVC_MEMORY_WEIGHTS];
+}
+
+/* Opens two sessions with a policy, and compares the counted bytes with the forecast. The sessions share networks.
+ * `mapped` bytes are used in the file and not counted. */
+static void compare_forecast(struct kvc_engine *engine, struct kvc_model *model, const char *policy, uint64_t mapped) {
+    struct kvc_session_options with;
+    struct kvc_session *session[2];
+    const uint64_t before = counted_weights(engine);
+    kvc_session_defaults(&with);
+    with.policy = policy;
+    for (size_t i = 0; i < 2; i++)
+        FINE(kvc_session_open(model, &with, &session[i], &error));
+    assert_int_equal(counted_weights(engine) - before + mapped, forecast(model, policy, 0, layers, kv_heads));
+    for (size_t i = 0; i < 2; i++)
+        kvc_session_close(session[i]);
+    assert_int_equal(counted_weights(engine), before);
+}
+
+static bool has_opencl(void) {
+    struct kvc_backend_info info;
+    for (size_t i = 0; kvc_backend(i, &info); i++)
+        if (!strcmp(info.name, "opencl"))
+            return info.usable;
+    return false;
+}
+
+static void forecasts(void **state) {
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        /* the device stores weights in its own memory, the CPU uses those of the file */
+        const bool device = i % 2 && has_opencl();
+        struct kvc_engine *engine;
+        struct kvc_model *model;
+        char policy[900];
+        setenv("KVCULL_OPENCL_MEMORY", "1000000000", 1);
+        open_model_on(device ? "opencl" : NULL, &engine, "tests/data/golden/qwen3", &model);
+        unsetenv("KVCULL_OPENCL_MEMORY");
+        draw_networks(model, i / 2 ? 0 : 5);
+        dtype = i / 2 ? "F32" : "BF16";
+        const char *path = write_networks("model.safetensors", layers);
+        const uint64_t number = i / 2 ? 4 : 2, width = inner ? inner : hidden;
+        const uint64_t first = number * inner * hidden, last = number * width, biases = 4ull * (inner + kv_heads);
+        snprintf(policy, sizeof policy, "kvzap:budget=13,file=%s,stages=prompt+dms:scorer=kvzap,stages=decode,file=%s",
+                 path, path);
+        compare_forecast(engine, model, policy, device ? 0 : layers * (first + last * kv_heads));
+        assert_int_equal(forecast(model, policy, 1, 1, 1), first + last + layers * biases);
+        assert_int_equal(forecast(model, "dms:scorer=knorm+knorm:budget=9,stages=prompt", 0, layers, kv_heads), 0);
+        free_networks();
+        kvc_model_close(model);
+        kvc_engine_close(engine);
+    }
+}
+
 /* ---- refusals ---- */
 
 static void refuse(struct kvc_model *model, const char *path, const char *says) {
     struct kvc_session_options with;
     struct kvc_session *session;
     char policy[900];
+    uint64_t bytes;
     kvc_session_defaults(&with);
     snprintf(policy, sizeof policy, "kvzap:budget=13,file=%s", path);
     with.policy = policy;
     check_refusal(kvc_session_open(model, &with, &session, &error), KVC_INPUT, &error, says);
+    check_refusal(kvc_estimate_networks(model, policy, 0, 1, 1, &bytes, &error), KVC_INPUT, &error, says);
 }
 
 static void bad_files(void **state) {
     struct kvc_engine *engine;
     struct kvc_model *model;
+    uint64_t bytes;
     (void)state;
     open_model(&engine, "data/demo", &model);
     dtype = "F32";
     refuse(model, "/nowhere", "policy kvzap: /nowhere: cannot be opened");
+    check_refusal(kvc_estimate_networks(model, "full", 3, 2, 1, &bytes, &error), KVC_USAGE, &error,
+                  "estimate: 2 layers from 3 on with 1 KV heads: the model has 4 with 2");
     for (uint32_t width = 0; width < 2; width++) {
         draw_networks(model, width);
         refuse(model, write_networks("short", layers - 1),
@@ -393,7 +470,8 @@ static void replay(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(bad_files),
-                                       cmocka_unit_test(wrong_classes), cmocka_unit_test(replay)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(forecasts),
+                                       cmocka_unit_test(bad_files), cmocka_unit_test(wrong_classes),
+                                       cmocka_unit_test(replay)};
     return cmocka_run_group_tests(tests, NULL, remove_own_folder);
 }
