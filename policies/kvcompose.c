@@ -41,6 +41,11 @@ static bool state_fits(const struct kvc_values *values, const struct kvc_geometr
     return true;
 }
 
+static bool reads_layers(const struct kvc_values *values) {
+    (void)values;
+    return true;
+}
+
 static uint32_t compose_columns(const struct kvc_values *values) {
     (void)values;
     return 2;
@@ -273,7 +278,7 @@ const struct kvc_policy_class kvc_policy_kvcompose = {
     .state_bytes = state_bytes,
     .state_fits = state_fits,
     .columns = compose_columns,
-    .reads_layers = true,
+    .reads_layers = reads_layers,
     /* this bound holds for the mean over the layers; a single layer may hold more */
     .forecast = &(const struct kvc_forecast){.bound = compose_bound, .ragged = KVC_RAGGED_LAYERS},
     .pseudo = compose_pseudo,

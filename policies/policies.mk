@@ -11,6 +11,7 @@ policy_files = \
 	policies/qfilter.c \
 	policies/dms.c \
 	policies/kvzap.c \
+	policies/fastkvzip.c \
 	policies/block.c \
 	policies/h2o.c \
 	policies/scissorhands.c \

@@ -26,6 +26,7 @@ from unittest import mock
 import torch
 import transformers
 
+import fastkvzip_file
 import kvcull
 from compare_kvpress import ordered, press, ratio
 
@@ -194,6 +195,28 @@ class Threshold(Method):
                 self.rounding += gap <= 1e-4
 
 
+class Gates(Method):
+    """fastkvzip. Their lists and scores, layer by layer, are in `kept`; the lists of several layers share a border."""
+
+    def __init__(self, spec, kept, shared):
+        super().__init__("fastkvzip", spec, None, "random gates; of equal scores they evict the lower position")
+        self.kept, self.shared = kept, shared
+
+    def border(self, lists, scores):
+        return min(float(scores[0, h, i]) for h, list_ in enumerate(lists) for i in list_)
+
+    def add(self, scores, ours, theirs):
+        border = min(self.border(*layer) for layer in self.kept) if self.shared else self.border(theirs, scores[None])
+        for h, kept in enumerate(theirs):
+            self.lists += 1
+            self.entries += len(kept)
+            for i in set(kept) ^ set(ours[h]):
+                gap = abs(float(scores[h, i]) - border) / border
+                self.worst = max(self.worst, gap)
+                self.differ += gap > 1e-4
+                self.rounding += gap <= 1e-4
+
+
 class ChunkKV(Method):
     """chunkkv. Where their last, shorter chunk is among the chunks kept, they keep fewer entries; kvcull
     fills the budget with the first entries of one more chunk, which are left out here."""
@@ -300,6 +323,39 @@ def kvzap(folder, model, n, parent):
     return made
 
 
+def fastkvzip(folder, model, ids, parent):
+    """Returns fastkvzip with random gates, whose file is written to `parent`: for all layers together, and layer by
+    layer."""
+    FastKVzipGate, FastKVzipPress = (press(folder, "fastkvzip_press", name) for name in
+                                     ("FastKVzipGate", "FastKVzipPress"))
+    config, layers, n = model.config, model.model.layers, ids.shape[1]
+    heads, budget, file = config.num_key_value_heads, int(0.37 * n), os.path.join(parent, "gates.pt")
+    gates = [FastKVzipGate(l, config.hidden_size, heads, config.num_attention_heads // heads, torch.float32)
+             for l in range(len(layers))]
+    for parameter in (parameter for gate in gates for parameter in gate.parameters()):
+        parameter.data.normal_(0, parameter.shape[-1] ** -0.5 if parameter.dim() == 2 else 1)
+    torch.save({"module": [gate.state_dict() for gate in gates]}, file)
+    fastkvzip_file.write(fastkvzip_file.read(file), file + ".safetensors")
+    hidden = {}
+    hooks = [layer.self_attn.register_forward_hook(
+        lambda module, inputs, kwargs, output: hidden.update({module: kwargs["hidden_states"]}), with_kwargs=True)
+        for layer in layers]
+    model.model(ids)
+    for hook in hooks:
+        hook.remove()
+    made = []
+    for per, lists in (("model", len(layers) * heads), ("layer", heads)):
+        chosen = FastKVzipPress((lists * (n - budget) + 0.5) / (lists * n), layerwise=per == "layer")
+        chosen.gates, chosen.score_val = gates, [None] * len(layers)
+        for layer in layers:
+            chosen._score_fast(layer.self_attn, hidden[layer.self_attn])
+        with ordered(), not_eager(config):
+            chosen.compress_post(model)
+        kept = [(kept_of(layer.self_attn, heads, n), chosen.score_val[l]) for l, layer in enumerate(layers)]
+        made.append(Gates(f"fastkvzip:budget={budget},per={per},file={file}.safetensors", kept, per == "model"))
+    return made
+
+
 def run(folder, models, ids, only, parent):
     """Compares all methods for one prompt. models: those of transformers and of kvcull."""
     theirs, ours = models
@@ -325,6 +381,10 @@ def run(folder, models, ids, only, parent):
             wanted.append(Method("kvzip", f"kvzip:budget={budget}", None,
                                  "no instruction, no sinks by force, budgets within a layer"))
             kept[wanted[-1]] = kvzip(folder, theirs, ids, budget)
+        if not only or "fastkvzip" in only:
+            for method in fastkvzip(folder, theirs, ids, parent):
+                wanted.append(method)
+                kept[method] = method.kept
     for method in wanted:
         with kvcull.Session(ours, method.spec, cache_type="f32") as session:
             session.prompt(ids[0].numpy())

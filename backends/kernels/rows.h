@@ -1,5 +1,5 @@
 /* rows.h - operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, repeat_heads, gather,
- * fma_loop. */
+ * gate_scores, fma_loop. */
 
 /* Dequantizes the run of a weight row that begins at element k. */
 KVC_DEVICE void kvc_dequantize_run(KVC_GLOBAL float *to, kvc_u32 type, KVC_GLOBAL const kvc_u8 *row, kvc_u64 k,
@@ -227,6 +227,36 @@ KVC_KERNEL(gather)
         kvc_copy_floats(out_buffer + out_offset + row * width + k,
                         x_buffer + x_offset + (kvc_u64)index_buffer[index_offset + row] * width + k,
                         width - k < run ? width - k : run);
+}
+
+KVC_DEVICE float kvc_gate_dot(KVC_GLOBAL const float *x, KVC_GLOBAL const float *y, kvc_u32 n) {
+    float sum = 0.0f;
+    for (kvc_u32 c = 0; c < n; c++)
+        sum = kvc_fma(x[c], y[c], sum);
+    return sum;
+}
+
+/* A work-item computes the score of a row and a head; n is their number. */
+KVC_KERNEL(gate_scores)
+(KVC_SPAN(float, scores), KVC_SPAN(const float, q), KVC_SPAN(const float, k), KVC_SPAN(const float, base),
+ KVC_SPAN(const float, bias), kvc_u64 n, kvc_u32 kv_heads, kvc_u32 group, kvc_u32 sinks, kvc_u32 channels,
+ float scale) {
+    kvc_u64 i = KVC_GLOBAL_ID(), h = i % kv_heads;
+    float all = 0.0f;
+    if (i >= n)
+        return;
+    for (kvc_u32 g = 0; g < group; g++) {
+        KVC_GLOBAL const float *query = q_buffer + q_offset + (i * group + g) * channels;
+        float z = kvc_fma(kvc_gate_dot(query, k_buffer + k_offset + i * channels, channels), scale,
+                          bias_buffer[bias_offset + h * group + g]);
+        float sum = 0.0f;
+        for (kvc_u32 s = 0; s < sinks; s++)
+            sum = sum +
+                  kvc_exp(kvc_fma(kvc_gate_dot(query, base_buffer + base_offset + (h * sinks + s) * channels, channels),
+                                  scale, -z));
+        all = all + kvc_div(1.0f, 1.0f + sum);
+    }
+    scores_buffer[scores_offset + i] = kvc_div(all, (float)group);
 }
 
 /* Sets x [n] to 0, with non-temporal stores if the compiler has them. x is aligned like a vector. A work-item clears a

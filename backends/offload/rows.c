@@ -1,5 +1,5 @@
 /* rows.c - operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, repeat_heads,
- * gather. */
+ * gather, gate_scores. */
 #include "backends/offload/offload.h"
 
 #include "core/base/assert.h"
@@ -105,6 +105,16 @@ void kvc_offload_gather(struct kvc_device *device, const struct kvc_gather *args
     struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_gather);
     KVC_PUSH(&launch, args->out, args->x, args->index, args->rows, args->width);
     kvc_launch_items(kvc_offload_of(device), &launch, args->rows * (((uint64_t)args->width + run - 1) / run), 1, 1);
+}
+
+void kvc_offload_gate_scores(struct kvc_device *device, const struct kvc_gate_scores *args) {
+    const uint64_t n = (uint64_t)args->rows * args->kv_heads;
+    KVC_ASSERT(kvc_offload_holds(args->scores, n) && kvc_offload_holds(args->k, n * args->channels) &&
+               kvc_offload_holds(args->q, n * args->group * args->channels));
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_gate_scores);
+    KVC_PUSH(&launch, args->scores, args->q, args->k, args->base, args->bias, n, args->kv_heads, args->group,
+             args->sinks, args->channels, args->scale);
+    kvc_launch_items(kvc_offload_of(device), &launch, n, 1, 1);
 }
 
 void kvc_offload_fma_loop(struct kvc_device *device, const struct kvc_fma_loop *args) {

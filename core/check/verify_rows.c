@@ -1,5 +1,5 @@
 /* verify_rows.c - test cases of the operations on rows: embed, norm, linear, rope, gated_silu, add, blend, scale,
- * repeat_heads, gather, fma_loop. */
+ * repeat_heads, gather, gate_scores, fma_loop. */
 #include <stdio.h>
 #include <string.h>
 
@@ -394,6 +394,38 @@ KVC_CASE(gather, 8) {
                                                                            .width = width});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, out, 0, (size_t)rows * width, "out");
+}
+
+KVC_INJECT(gate_scores, kvc_gate_scores,
+           if (args->rows) kvc_flip(device, args->scores, (size_t)args->rows * args->kv_heads - 1))
+KVC_CASE(gate_scores, 8) {
+    const uint32_t rows = draw_rows(v), heads = kvc_verify_range(v, 1, 9), group = kvc_verify_group(v);
+    const uint32_t sinks = kvc_verify_range(v, 0, 17),
+                   width = kvc_verify_range(v, 0, 1) ? 16 : kvc_verify_range(v, 1, 40);
+    const size_t n = (size_t)rows * heads;
+    const enum kvc_flavour flavour = kvc_verify_flavour(v);
+    const struct kvc_twin q = kvc_verify_twin_values(v, n * group * width, flavour);
+    const struct kvc_twin k = kvc_verify_twin_values(v, n * width, flavour);
+    const struct kvc_twin base = kvc_verify_twin_values(v, (size_t)heads * (sinks + 1) * width, flavour);
+    const struct kvc_twin bias = kvc_verify_twin_values(v, (size_t)heads * group, flavour);
+    const struct kvc_twin scores = kvc_verify_output(v, n * sizeof(float));
+    snprintf(v->shape, sizeof v->shape, "rows %u, heads %u, group %u, sinks %u, channels %u", (unsigned)rows,
+             (unsigned)heads, (unsigned)group, (unsigned)sinks, (unsigned)width);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->gate_scores(v->device[side],
+                                          &(struct kvc_gate_scores){.scores = kvc_verify_span(scores, side),
+                                                                    .q = kvc_verify_span(q, side),
+                                                                    .k = kvc_verify_span(k, side),
+                                                                    .base = kvc_verify_span(base, side),
+                                                                    .bias = kvc_verify_span(bias, side),
+                                                                    .rows = rows,
+                                                                    .kv_heads = heads,
+                                                                    .group = group,
+                                                                    .sinks = sinks,
+                                                                    .channels = width,
+                                                                    .scale = 0.25f});
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, scores, 0, n, "scores");
 }
 
 KVC_INJECT(fma_loop, kvc_fma_loop, if (args->n) kvc_flip(device, args->x, args->n - 1))

@@ -106,7 +106,8 @@ struct kvc_predictor_file;
 /* Reads the networks of a method that predicts scores (core/engine/predictor.h). The caller frees *file, also after a
  * failure. */
 typedef enum kvc_status kvc_predictor_reader(const struct kvc_network *network, const char *path,
-                                             struct kvc_predictor_file *file, struct kvc_error *error);
+                                             enum kvc_predictor_kind kind, struct kvc_predictor_file *file,
+                                             struct kvc_error *error);
 
 struct kvc_network {
     uint32_t layers; /* attention layers, which have entries; sessions and policies count only these */

@@ -144,7 +144,7 @@ enum kvc_status kvc_pipeline_check(const struct kvc_session *session, struct kvc
                 "be combined with a method that prunes tokens; use '--ranks tensor'",
                 session->policy->spec);
     const struct kvc_method *prompt = kvc_policy_owner(session->policy, KVC_STAGE_PROMPT);
-    if (ranks && prompt && prompt->policy->reads_layers &&
+    if (ranks && prompt && prompt->policy->reads_layers && prompt->policy->reads_layers(&prompt->values) &&
         acts_on_several(session->runner->network, &session->use[prompt - session->policy->method]))
         return kvc_fail(error, KVC_USAGE,
                         "session: method %s: it compares entries of all layers, and a pipeline divides the layers "

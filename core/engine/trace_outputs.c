@@ -165,6 +165,10 @@ void kvc_trace_gather(struct kvc_trace *trace, const struct kvc_gather *args) {
     }
 }
 
+void kvc_trace_gate_scores(struct kvc_trace *trace, const struct kvc_gate_scores *args) {
+    put_rows(trace, FLOATS("gate_scores", "scores"), args->scores, 0, args->rows, args->kv_heads, 1);
+}
+
 void kvc_trace_fma_loop(struct kvc_trace *trace, const struct kvc_fma_loop *args) {
     put_rows(trace, FLOATS("fma_loop", "x"), args->x, 0, 1, 1, args->n);
 }

@@ -19,6 +19,7 @@ static uint64_t pseudo_rows(const struct kvc_policy *policy, const struct kvc_me
  * all layers. The model's activations decide how this total is divided among the layers. */
 static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_method_layer *at, double mean) {
     struct kvc_ledger *ledger = &e->ledger;
+    const bool by_head = kvc_method_forecast(at->method)->ragged == KVC_RAGGED_MODEL;
     /* room for expired entries */
     const uint64_t so_far = at->context.acting + 1, slack = e->windows ? KVC_TILE * so_far : 0;
     const uint64_t all = (uint64_t)(mean * at->context.actings + 0.999);
@@ -32,8 +33,9 @@ static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_me
             continue;
         kvc_ledger_order(ledger, i);
         layer->touched = layer->by_layer = layer->thinned = true;
-        layer->members = so_far;
-        layer->pool = all + slack;
+        const uint64_t lists = by_head ? layer->heads : 1;
+        layer->members = so_far * lists;
+        layer->pool = (all + slack) * lists;
         layer->count[0] = kvc_min_u64(all / so_far, layer->count[0]);
     }
     const uint64_t tables = kvc_ledger_arrays(&ledger->layer[l], ledger->layer[l].slots);
@@ -79,7 +81,7 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
         kvc_estimator_clear(e, l, kept);
     }
     const enum kvc_ragged ragged = kvc_method_forecast(at.method)->ragged;
-    if (at.method && ragged == KVC_RAGGED_LAYERS) {
+    if (at.method && (ragged == KVC_RAGGED_LAYERS || ragged == KVC_RAGGED_MODEL)) {
         thin_layers(e, l, &at, kept[0]);
     } else if (at.method && kvc_estimator_thin(e, l, kept) && ragged == KVC_RAGGED_HEADS) {
         layer->members = layer->heads;

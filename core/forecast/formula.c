@@ -158,7 +158,8 @@ static double kept(const struct kvc_policy *policy, uint32_t layer, bool whole, 
         const double left = at.method ? kvc_policy_entries(&at, whole, prompt, 0) : held;
         const enum kvc_ragged how = kvc_method_forecast(at.method)->ragged;
         *ragged = *ragged || how == KVC_RAGGED_ANY || (how == KVC_RAGGED_HEADS && left < held) ||
-                  (how == KVC_RAGGED_LAYERS && left < (double)prompt) || (!whole && follows(at.method, held, prompt));
+                  ((how == KVC_RAGGED_LAYERS || how == KVC_RAGGED_MODEL) && left < (double)prompt) ||
+                  (!whole && follows(at.method, held, prompt));
         held = least(held, left);
     }
     return held;
@@ -188,13 +189,18 @@ static bool alike(const struct kvc_policy *policy, const struct kvc_method *meth
 static void set_longest(const struct kvc_policy *policy, const struct kvc_method_layer *prompt,
                         const struct kvc_geometry *g, const struct kvc_entry_format *format, double before,
                         struct course *course) {
-    const double lists = course->select.context.kv_heads, mean = course->held;
-    if (kvc_method_forecast(prompt->method)->ragged != KVC_RAGGED_LAYERS) {
+    const enum kvc_ragged ragged = kvc_method_forecast(prompt->method)->ragged;
+    const double lists = course->select.context.kv_heads, layers = prompt->context.actings, mean = course->held;
+    if (ragged == KVC_RAGGED_MODEL) {
+        course->after = (uint64_t)least(before, layers * lists * mean);
+        if (course->lists < lists || !alike(policy, prompt->method, g, format))
+            course->held = least(before, layers * lists / course->lists * mean);
+    } else if (ragged != KVC_RAGGED_LAYERS) {
         course->after = (uint64_t)least(before, lists * mean);
         if (course->lists < lists)
             course->held = least(before, lists / course->lists * mean);
     } else if (!alike(policy, prompt->method, g, format)) {
-        course->held = least(before, prompt->context.actings * mean);
+        course->held = least(before, layers * mean);
     }
 }
 

@@ -13,8 +13,8 @@ struct kvc_ledger_layer {
     uint64_t each[2];   /* slots per list of each kind; unused if members > 0 */
     uint64_t step_most; /* as in struct kvc_cache_layer */
     /* Used if the model's activations decide how `pool` entries are divided among `members`: the lists of this layer
-     * or, with by_layer, layers whose lists are equally long. `slots` is then an upper bound. These members are unused
-     * if `members` is 0. */
+     * or, with by_layer, either layers whose lists are equally long, or the lists of several layers. `slots` is then
+     * this layer's part of an upper bound. These members are unused if `members` is 0. */
     uint64_t members;
     uint64_t pool;
     bool by_layer;

@@ -56,6 +56,8 @@ uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer,
 
 const struct kvc_forecast *kvc_method_forecast(const struct kvc_method *method) {
     static const struct kvc_forecast nothing;
+    if (method && method->policy->forecasts)
+        return method->policy->forecasts(&method->values);
     return method && method->policy->forecast ? method->policy->forecast : &nothing;
 }
 

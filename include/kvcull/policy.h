@@ -201,9 +201,15 @@ enum kvc_status kvc_stage_entry_scores(struct kvc_stage *stage, enum kvc_entry_k
 /** In `prepare`, or in the prompt stage: uploads a layer's filters [kv_heads, d], in the channels of the stored keys,
  * for the next kvc_stage_entry_scores with KVC_ENTRY_FILTER. */
 enum kvc_status kvc_stage_prepare_filter(struct kvc_stage *stage, const float *filters, struct kvc_error *error);
+/** Forms of the networks of kvc_stage_predict. */
+enum kvc_predictor_kind {
+    KVC_PREDICT_LINEAR, /**< one linear layer, or two with gelu between them (KVzap, arXiv:2601.07891) */
+    KVC_PREDICT_GATES   /**< queries and keys of a few channels (Fast KVzip, arXiv:2601.17668;
+                             docs/reference/methods/fastkvzip.md) */
+};
 /** In `attended` and `observe_step`: predicts scores of the entries of the rows just computed, from the hidden states
- * that entered the layer's attention, with the class's `predictor` (KVzap, arXiv:2601.07891). Writes them to the
- * class's state column `column`. */
+ * that entered the layer's attention, with the class's `predictor`. Writes them to the class's state column
+ * `column`. */
 enum kvc_status kvc_stage_predict(struct kvc_stage *stage, uint32_t column, struct kvc_error *error);
 /** Sets scores per list as LagKV does (arXiv:2504.04704; docs/reference/methods/lagkv.md), from the standard deviation
  * of a key's and a value's channels, each normalized by the range of the next partition of `lag` entries. The score is
@@ -529,7 +535,8 @@ struct kvc_layer_context {
 enum kvc_ragged {
     KVC_RAGGED_NONE,   /**< no: all heads of all layers hold the predicted number */
     KVC_RAGGED_HEADS,  /**< among the heads of a layer */
-    KVC_RAGGED_LAYERS, /**< among the layers */
+    KVC_RAGGED_LAYERS, /**< among the layers, whose heads hold equally many */
+    KVC_RAGGED_MODEL,  /**< among all heads of all layers */
     KVC_RAGGED_ANY     /**< it also decides how many there are in all; `bound` and `entries` are upper bounds */
 };
 
@@ -609,6 +616,7 @@ struct kvc_policy_class {
     /** Returns the safetensors file, or its folder, with the networks that kvc_stage_predict uses
      * (docs/reference/methods/kvzap.md); "drawn": random networks; NULL: none. With it, the method needs a model. */
     const char *(*predictor)(const struct kvc_values *values);
+    enum kvc_predictor_kind predictor_kind; /**< the form of these networks */
     bool channels;   /**< the method reads single channels of keys or values, so it needs entries of a type that is not
                           rotated */
     bool whole_keys; /**< the method calls kvc_stage_entry_scores with a kind other than KVC_ENTRY_DRAW,
@@ -616,12 +624,15 @@ struct kvc_policy_class {
                           rotated types */
     bool zeroes; /**< the method calls kvc_stage_prune_channels, so it needs keys of a type that stores zeros exactly */
     bool compares_keys; /**< the decode stage calls kvc_stage_mix_redundancy, which needs memory before the step */
-    bool reads_layers;  /**< the prompt stage reads scores of other layers, so these layers must be in one process */
+    /** Returns true if the prompt stage reads scores of other layers, so that these layers must be in one process. */
+    bool (*reads_layers)(const struct kvc_values *values);
     /** Returns true if every query head has its own list of entries. */
     bool (*per_head)(const struct kvc_values *values);
     /** Returns true if keys are rotated by their index in the list (positions=cache). */
     bool (*cache_positions)(const struct kvc_values *values);
     const struct kvc_forecast *forecast; /**< predictions; NULL: heads hold everything */
+    /** Returns the predictions, if they depend on the options. NULL: `forecast`. */
+    const struct kvc_forecast *(*forecasts)(const struct kvc_values *values);
 
     /** With KVC_STAGE_CHUNK: says how the prompt is cut. */
     void (*chunking)(const struct kvc_values *values, struct kvc_chunking *chunking);

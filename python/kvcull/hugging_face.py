@@ -286,7 +286,8 @@ class Press:
         within = [f"acts within the prompt (stage {stage})" for stage in stages if stage in ("chunk", "propagate")]
         within += [f"adds rows to the prompt ({name})" for name in ADDS_ROWS
                    if name in (part.partition(":")[0] for part in self.policy.split("+"))]
-        within += ["reads hidden states (kvzap)" for _ in re.findall(r"(?:^|[+=])kvzap\b", self.policy)]
+        within += [f"reads hidden states ({name})"
+                   for name in re.findall(r"(?:^|[+=])(kvzap|fastkvzip)\b", self.policy)]
         within += [f"changes keys or values ({name})"
                    for name in re.findall(r"(?:^|\+)(cam|merging|think)\b", self.policy)]
         if within:

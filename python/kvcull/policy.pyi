@@ -120,6 +120,17 @@ def kvzap(
     layers: Optional[Numbers] = ...,
     stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
 ) -> Policy: ...
+def fastkvzip(
+    *,
+    budget: Union[int, float, str, Sequence[Union[int, float, str]]],
+    file: Numbers,
+    per: Optional[Literal['model', 'layer', 'head']] = ...,
+    sinks: Optional[int] = ...,
+    window: Optional[int] = ...,
+    skip_layers: Optional[int] = ...,
+    layers: Optional[Numbers] = ...,
+    stages: Optional[Literal['both', 'prompt', 'decode']] = ...,
+) -> Policy: ...
 def block(
     *,
     budget: Union[int, float, str, Sequence[Union[int, float, str]]],

@@ -223,6 +223,7 @@ def test_caps_and_sinks_of_the_engine(kind, config, more, bundled):
 def test_every_method_is_pressed_or_refused(llama):
     """A refusal comes before anything is computed, as one line that says what to use instead."""
     needs = {"triattention": "stats=drawn,budget=64", "qfilter": "file=drawn,budget=64", "kvzap": "file=drawn,budget=64",
+             "fastkvzip": "file=drawn,budget=64",
              "dms": "file=drawn", "duo": "file=every-other", "sparq": "budget=16",
              "hsa": "budget=16", "lagkv": "budget=280", "lacache": "budget=150,span=2"}
     refused, text = [], ids(300)
@@ -240,7 +241,8 @@ def test_every_method_is_pressed_or_refused(llama):
             llama(text, past_key_values=cache)
             llama(text[:, :1], past_key_values=cache)
         assert cache.get_seq_length() == 301
-    assert refused == ["kvzap", "block", "cam", "merging", "think", "fastkv", "dapq", "kvzip", "kvcompose", "take"]
+    assert refused == ["kvzap", "fastkvzip", "block", "cam", "merging", "think", "fastkv", "dapq", "kvzip", "kvcompose",
+                       "take"]
 
 
 @pytest.mark.parametrize("kind, config, more", [

@@ -89,7 +89,7 @@ def test_replay_is_the_programs(name, dumps, program):
         lambda: [step for step in json.loads(program("replay", "--kv", spec, "--prompt", PROMPT, "--in",
                                                      dumps / "all.safetensors", "-q"))["steps"]
                  if step["at"] != "chunk"])
-    assert isinstance(result, list) or name in ("dapq", "kvzip", "kvcompose", "take", "kvzap"), result
+    assert isinstance(result, list) or name in ("dapq", "kvzip", "kvcompose", "take", "kvzap", "fastkvzip"), result
 
 
 @pytest.mark.parametrize("name", list(policy.methods()))
@@ -194,7 +194,7 @@ NEEDED = {"qfilter": "budget=300,file=drawn", "dms": "file=drawn", "sparq": "bud
           "fastkv": "budget=300", "rocketkv-mt": "budget=300"}
 #: Methods that need a file, rows that a model computes, several layers, a longer prompt, or another method.
 ELSEWHERE = {"triattention", "duo", "dapq", "kvzip", "kvcompose", "lacache", "simlayerkv", "merging", "cam", "think",
-             "kvzap"}
+             "kvzap", "fastkvzip"}
 
 
 def test_which_queries_methods_look_at():

@@ -331,7 +331,7 @@ static void paths(void **state) {
     device->ops->close(device);
     assert_true(kvc_backend(0, &info) && info.usable && strcmp(info.name, "cpu") == 0);
     /* no instruction set leaves another slow operation to ref */
-    assert_string_equal(info.missing, "merge_similar, merge_following, merge_values, prune_channels");
+    assert_string_equal(info.missing, "gate_scores, merge_similar, merge_following, merge_values, prune_channels");
     assert_true(kvc_backend(1, &info) && info.usable && strcmp(info.name, "ref") == 0);
     assert_string_equal(info.missing, "none");
     for (size_t i = 2; kvc_backend(i, &info); i++) /* the further backends of this build */

@@ -228,6 +228,43 @@ static void simple_rows(void **state) {
         assert_memory_equal(floats(out) + 5 * i, floats(a) + 5 * index[i], 20);
 }
 
+static void gates(void **state) {
+    enum { ROWS = 3, LISTS = 2, GROUP = 3, SINKS = 5, C = 4 };
+    const struct kvc_span q = values(ROWS * LISTS * GROUP * C), k = values(ROWS * LISTS * C),
+                          base = values(LISTS * SINKS * C), bias = values(LISTS * GROUP),
+                          scores = buffer(ROWS * LISTS * 4);
+    (void)state;
+    OPS->gate_scores(device, &(struct kvc_gate_scores){.scores = scores,
+                                                       .q = q,
+                                                       .k = k,
+                                                       .base = base,
+                                                       .bias = bias,
+                                                       .rows = ROWS,
+                                                       .kv_heads = LISTS,
+                                                       .group = GROUP,
+                                                       .sinks = SINKS,
+                                                       .channels = C,
+                                                       .scale = 0.5f});
+    for (int i = 0; i < ROWS * LISTS; i++) {
+        const int h = i % LISTS;
+        double mean = 0;
+        for (int g = 0; g < GROUP; g++) {
+            const float *query = floats(q) + (i * GROUP + g) * C;
+            double z = (double)floats(bias)[h * GROUP + g], all = 1;
+            for (int c = 0; c < C; c++)
+                z += 0.5 * (double)query[c] * (double)floats(k)[i * C + c];
+            for (int s = 0; s < SINKS; s++) {
+                double other = 0;
+                for (int c = 0; c < C; c++)
+                    other += 0.5 * (double)query[c] * (double)floats(base)[(h * SINKS + s) * C + c];
+                all += exp(other - z);
+            }
+            mean += 1 / all / GROUP;
+        }
+        assert_near(floats(scores)[i], mean, 1e-6);
+    }
+}
+
 /* ---- pooling and keeping ---- */
 
 static void pools(void **state) {
@@ -421,7 +458,8 @@ static void columns_and_groups(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
     const struct CMUnitTest tests[] = {
-        TEST(linear_close), TEST(linear_order), TEST(embed_types), TEST(norm_close),   TEST(rope_both_orders),
-        TEST(simple_rows),  TEST(pools),        TEST(keeps),       TEST(shares_slots), TEST(columns_and_groups)};
+        TEST(linear_close),      TEST(linear_order), TEST(embed_types), TEST(norm_close), TEST(rope_both_orders),
+        TEST(simple_rows),       TEST(gates),        TEST(pools),       TEST(keeps),      TEST(shares_slots),
+        TEST(columns_and_groups)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

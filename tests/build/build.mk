@@ -27,6 +27,7 @@ BUILD_TESTS = \
 	tests/tools/test_context_chart.sh \
 	tests/tools/test_device_report.sh \
 	tests/tools/test_equal_bytes.sh \
+	tests/tools/test_fastkvzip_file.sh \
 	tests/tools/test_gpu_check.sh \
 	tests/tools/test_ranks_plan.sh
 SHELL_TESTS += $(BUILD_TESTS)

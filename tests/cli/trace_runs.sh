@@ -46,6 +46,7 @@ series_scores demo triattention:budget=66,stats=drawn,every=4,heads=mean
 keep_keys demo streaming:budget=66,positions=cache
 rotate_keys demo streaming:budget=66,positions=cache
 repeat_heads demo h2o:budget=66,per=head
+gate_scores demo fastkvzip:budget=66,file=drawn
 column_scores demo h2o:budget=66,per=head
 window_moments demo cake:budget=66
 scores_column demo cake:budget=66

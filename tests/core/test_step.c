@@ -213,6 +213,7 @@ static void growing(void **state) {
         "dms:file=drawn,window=20",
         "dms:file=drawn,window=20,scorer=kvzap",
         "kvzap:budget=40,file=drawn",
+        "fastkvzip:budget=40,file=drawn",
         "snapkv-decode:budget=40,window=8,every=4",
         "expected:budget=40+rkv:budget=40,window=8,every=4",
         "triattention:budget=40,stats=drawn,every=4",

@@ -19,7 +19,7 @@
 #include "tests/check.h"
 
 struct maker {
-    unsigned char data[1 << 16];
+    unsigned char data[1 << 18];
     size_t used;
 };
 

@@ -76,7 +76,7 @@ small=' budget=4 window=2 kernel=3 chunk=2 page=2 history=3 pseudo=3 head=1 tsp=
     /^       name / { name = spec = $3; mark = ":" }
     /^       stages / { stages = $3 $4 }
     /^           name / { add($3) }
-    name == "kvzap" { next } # it needs a model
+    name == "kvzap" || name == "fastkvzip" { next } # they need a model
     /^    }/ && stages == "none" && name != "full" { spec = "knorm:budget=4+" spec } # merges what another evicts
     /^    }/ { print (stages ~ /^(prompt|chunk)$/ ? "prompt" : stages ~ /^(decode|select)$/ ? "after" : "both"), spec }
 ' >"$work/methods"

@@ -2,6 +2,7 @@
 check_PROGRAMS += \
 	tests/policies/test_dapq \
 	tests/policies/test_fastkv \
+	tests/policies/test_fastkvzip \
 	tests/policies/test_methods \
 	tests/policies/test_methods_drawn \
 	tests/policies/test_methods_layers \

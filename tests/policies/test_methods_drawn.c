@@ -25,6 +25,7 @@ static const struct {
     {"dapq", NULL},                       /* test_dapq.c, test_methods_rows.c */
     {"kvzip", NULL},                      /* test_methods_rows.c */
     {"kvcompose", NULL}, {"kvzap", NULL}, /* test_predict.c */
+    {"fastkvzip", NULL},                  /* test_fastkvzip.c */
     {"take", NULL}};                      /* test_methods_take.c */
 enum { METHODS = sizeof methods / sizeof *methods };
 

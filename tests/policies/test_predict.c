@@ -1,7 +1,7 @@
 /* test_predict.c - kvzap, and dms with its scores, keep the entries that an oracle keeps. The oracle computes the
  * networks in double from the hidden states that a method of this test sees. Files that do not fit the model are
  * refused. */
-#include "tests/models/file_maker.h"
+#include "tests/policies/networks_file.h"
 
 #include "core/engine/predictor.h"
 #include "core/engine/session.h"
@@ -13,24 +13,10 @@
 
 enum { FIRST = 41, STEPS = 9, SECOND = 12, ALL = FIRST + 2 * STEPS + SECOND, LAYERS_MOST = 8, HEADS_MOST = 8 };
 
-static struct kvc_error error;
-static struct maker made;
-
 /* ---- the networks ---- */
 
 static uint32_t layers, hidden, kv_heads, inner;
 static float *first_weights, *first_biases, *last_weights, *last_biases; /* all layers' V, a, W and b, in order */
-
-static float *draw(size_t count, uint32_t width) {
-    static uint64_t random = 5;
-    float *numbers = calloc(2 * count + 64, sizeof *numbers); /* more, for files of wrong shapes */
-    assert_non_null(numbers);
-    for (size_t i = 0; i < count; i++) { /* exact in 16 bits */
-        random = random * 6364136223846793005u + 1442695040888963407u;
-        numbers[i] = ((float)(random >> 56) - 128) / 128 / (float)width;
-    }
-    return numbers;
-}
 
 static void draw_networks(const struct kvc_model *model, uint32_t width) {
     const struct kvc_network *network = &model->network;
@@ -54,38 +40,10 @@ static void free_networks(void) {
 
 /* ---- the file ---- */
 
-static char header[1 << 14];
-static size_t offset;
-static const char *dtype;
-
-/* Adds a tensor to the header. cols 0: a vector. */
-static void name_tensor(uint32_t layer, const char *rest, uint32_t rows, uint32_t cols) {
-    const size_t used = strlen(header), values = (size_t)rows * (cols ? cols : 1);
-    char shape[64];
-    snprintf(shape, sizeof shape, cols ? "%u,%u" : "%u", rows, cols);
-    const size_t end = offset + values * (strcmp(dtype, "F32") ? 2 : 4);
-    snprintf(header + used, sizeof header - used,
-             "%s\"layers.%u.%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}", used ? "," : "{", layer,
-             rest, dtype, shape, offset, end);
-    offset = end;
-}
-
-static void put_values(const float *values, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[i], sizeof bits);
-        if (!strcmp(dtype, "F32"))
-            put_number(&made, bits, 4);
-        else
-            put_number(&made, bits >> 16, 2); /* BF16 */
-    }
-}
-
 /* Writes the networks of the first `count` layers. */
 static const char *write_networks(const char *name, uint32_t count) {
     const uint32_t width = inner ? inner : hidden;
-    header[0] = 0;
-    made.used = offset = 0;
+    begin_file();
     for (uint32_t l = 0; l < count; l++) {
         if (inner) {
             name_tensor(l, "0.weight", inner, hidden);
@@ -94,8 +52,7 @@ static const char *write_networks(const char *name, uint32_t count) {
         name_tensor(l, inner ? "2.weight" : "weight", kv_heads, width);
         name_tensor(l, inner ? "2.bias" : "bias", kv_heads, 0);
     }
-    strcat(header, "}");
-    put_text(&made, header);
+    end_header();
     for (size_t l = 0; l < count; l++) {
         put_values(first_weights + l * inner * hidden, (size_t)inner * hidden);
         put_values(first_biases + l * inner, inner);
@@ -109,13 +66,6 @@ static const char *write_networks(const char *name, uint32_t count) {
 
 static double score[LAYERS_MOST][HEADS_MOST][ALL]; /* by position */
 static bool held[LAYERS_MOST][HEADS_MOST][ALL];
-
-static double sum_of(const float *weights, const double *x, uint32_t n, float bias) {
-    double sum = (double)bias;
-    for (uint32_t i = 0; i < n; i++)
-        sum += (double)weights[i] * x[i];
-    return sum;
-}
 
 static void predict(size_t l, const double *x, int32_t position) {
     double y[64];
@@ -247,19 +197,8 @@ static void run(struct kvc_model *model, const char *policy, uint32_t chunk, con
     kvc_session_close(session);
 }
 
-static void open_model_on(const char *backend, struct kvc_engine **engine, const char *folder,
-                          struct kvc_model **model) {
-    const struct kvc_engine_options with = {.backend = backend, .threads = 2, .math = KVC_MATH_EXACT};
-    const char *source = getenv("top_srcdir");
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", source ? source : ".", folder);
-    FINE(kvc_engine_open(&with, engine, &error));
-    FINE(kvc_engine_register(*engine, &peeks, &error));
-    FINE(kvc_model_open(*engine, path, model, &error));
-}
-
 static void open_model(struct kvc_engine **engine, const char *folder, struct kvc_model **model) {
-    open_model_on(NULL, engine, folder, model);
+    open_model_on(NULL, &peeks, engine, folder, model);
 }
 
 static void models(void **state) {
@@ -337,7 +276,7 @@ static void forecasts(void **state) {
         struct kvc_model *model;
         char policy[900];
         setenv("KVCULL_OPENCL_MEMORY", "1000000000", 1);
-        open_model_on(device ? "opencl" : NULL, &engine, "tests/data/golden/qwen3", &model);
+        open_model_on(device ? "opencl" : NULL, &peeks, &engine, "tests/data/golden/qwen3", &model);
         unsetenv("KVCULL_OPENCL_MEMORY");
         draw_networks(model, i / 2 ? 0 : 5);
         dtype = i / 2 ? "F32" : "BF16";

@@ -31,6 +31,7 @@ refused 3 'nosuch' 3 run -m "$work/nosuch" -p a
 refused 2 'cannot be saved' 2 run -m "$demo" -p 'the number' -n 2 --save "$work/session.kv"
 that 'nothing is half written' [ ! -e "$work/session.kv" ]
 refused 2 'method kvcompose: .*use .--ranks tensor' 2 run -m "$demo" -p a --kv kvcompose:budget=66 --ranks pipeline
+refused 2 'method fastkvzip: .*use .--ranks tensor' 2 run -m "$demo" -p a --kv fastkvzip:budget=66,file=drawn --ranks pipeline
 echo '--ranks=other' >"$work/with.1"
 refused 2 "rank 0 was given 'tensor', rank 1 'other'" 3 run -m "$demo" -p a
 echo '--share=1,2,1' >"$work/with.1"

@@ -1,5 +1,5 @@
 /* rows.c - operations on rows of values: embed, norm, rope, gated_silu, add, blend, scale, repeat_heads,
- * gather. */
+ * gather, gate_scores. */
 #include <string.h>
 
 #include "backends/cpu/ref/ref.h"
@@ -174,6 +174,34 @@ void KVC_REF(gather)(struct kvc_device *device, const struct kvc_gather *args) {
     for (uint32_t i = 0; i < args->rows; i++)
         memcpy((float *)kvc_span_data(args->out) + (size_t)i * args->width,
                (const float *)kvc_span_data(args->x) + (size_t)from[i] * args->width, args->width * sizeof(float));
+}
+
+static float gate_dot(const float *x, const float *y, uint32_t n) {
+    float sum = 0.0f;
+    for (uint32_t c = 0; c < n; c++)
+        sum = kvc_fma(x[c], y[c], sum);
+    return sum;
+}
+
+void KVC_REF(gate_scores)(struct kvc_device *device, const struct kvc_gate_scores *args) {
+    float *scores = kvc_span_data(args->scores);
+    const float *q = kvc_span_data(args->q), *k = kvc_span_data(args->k);
+    const size_t group = args->group, width = args->channels;
+    (void)device;
+    for (size_t i = 0; i < (size_t)args->rows * args->kv_heads; i++, k += width) {
+        const size_t h = i % args->kv_heads;
+        const float *base = (const float *)kvc_span_data(args->base) + h * args->sinks * width;
+        const float *bias = (const float *)kvc_span_data(args->bias) + h * group;
+        float all = 0.0f;
+        for (size_t g = 0; g < group; g++, q += width) {
+            const float z = kvc_fma(gate_dot(q, k, args->channels), args->scale, bias[g]);
+            float sum = 0.0f;
+            for (size_t s = 0; s < args->sinks; s++)
+                sum = sum + kvc_exp(kvc_fma(gate_dot(q, base + s * width, args->channels), args->scale, -z));
+            all = all + kvc_div(1.0f, 1.0f + sum);
+        }
+        scores[i] = kvc_div(all, (float)args->group);
+    }
 }
 
 void KVC_REF(fma_loop)(struct kvc_device *device, const struct kvc_fma_loop *args) {
