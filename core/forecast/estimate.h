@@ -49,6 +49,11 @@ struct kvc_estimator {
 
 /* Returns the method that holds a stage in a layer, with the layer's context for its formulas. */
 struct kvc_method_layer kvc_estimator_method(const struct kvc_estimator *e, enum kvc_stage_kind stage, uint32_t layer);
+/* Returns true if the method's layers share one budget. */
+static inline bool kvc_shared_by_layers(const struct kvc_method *method) {
+    const enum kvc_ragged ragged = kvc_method_forecast(method)->ragged;
+    return ragged == KVC_RAGGED_LAYERS || ragged == KVC_RAGGED_MODEL;
+}
 /* Appends `rows` entries to each list of a layer. */
 void kvc_estimator_append(struct kvc_estimator *e, uint32_t l, uint64_t rows);
 /* Reduces each list to at most kept[kind] entries. Returns true if any list held more. */

@@ -23,9 +23,10 @@ static void thin_layers(struct kvc_estimator *e, uint32_t l, const struct kvc_me
     /* room for expired entries */
     const uint64_t so_far = at->context.acting + 1, slack = e->windows ? KVC_TILE * so_far : 0;
     const uint64_t all = (uint64_t)(mean * at->context.actings + 0.999);
+    const uint64_t held = ledger->layer[l].count[0];
     /* must precede the return: the lists are uneven even if another method has left at most `mean` entries */
-    e->uneven = e->uneven || mean < (double)kvc_estimator_prompt(e, l);
-    if (mean >= (double)ledger->layer[l].count[0])
+    e->uneven = e->uneven || mean < (double)kvc_max_u64(kvc_estimator_prompt(e, l), held);
+    if (mean >= (double)held)
         return;
     for (uint32_t i = 0; i <= l; i++) {
         struct kvc_ledger_layer *layer = &ledger->layer[i];
@@ -80,10 +81,10 @@ static void thin_after_prompt(struct kvc_estimator *e, uint32_t l) {
         kvc_estimator_kept(e, &at, e->from[l], 0, kept);
         kvc_estimator_clear(e, l, kept);
     }
-    const enum kvc_ragged ragged = kvc_method_forecast(at.method)->ragged;
-    if (at.method && (ragged == KVC_RAGGED_LAYERS || ragged == KVC_RAGGED_MODEL)) {
+    if (at.method && kvc_shared_by_layers(at.method)) {
         thin_layers(e, l, &at, kept[0]);
-    } else if (at.method && kvc_estimator_thin(e, l, kept) && ragged == KVC_RAGGED_HEADS) {
+    } else if (at.method && kvc_estimator_thin(e, l, kept) &&
+               kvc_method_forecast(at.method)->ragged == KVC_RAGGED_HEADS) {
         layer->members = layer->heads;
         layer->pool = layer->lists[0] * layer->count[0] + layer->lists[1] * layer->count[1];
         layer->pool += layer->members / 2 + 1; /* rounding may add up to half an entry to each head */

@@ -102,6 +102,10 @@ static uint64_t most_held(const struct kvc_estimator *e, uint32_t l, int whole, 
                                                             * most is 0, `entries` is the bound */
         most = kvc_max_u64(most, (uint64_t)kvc_policy_entries(&at, false, prompt, steps) + 1);
     }
+    /* If layers share a pool, `now` is a mean, and lists of this layer may hold almost nothing. They then grow by up to
+     * window + KVC_TILE - 1 entries, of which the pool already has room for KVC_TILE (thin_layers). */
+    if (window && e->ledger.layer[l].by_layer)
+        return kvc_min_u64(grown, now + window);
     if (window && (!e->ledger.layer[l].thinned || most > window)) /* expired entries are evicted 256 at a time */
         most = kvc_max_u64(kvc_min_u64(most, window), (uint64_t)window + KVC_TILE - 1);
     return kvc_min_u64(grown, kvc_max_u64(now, most));

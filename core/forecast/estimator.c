@@ -53,7 +53,8 @@ bool kvc_estimator_thin(struct kvc_estimator *e, uint32_t l, const double kept[2
 
 void kvc_estimator_kept(const struct kvc_estimator *e, struct kvc_method_layer *at, const double from[2],
                         uint64_t steps, double kept[2]) {
-    const uint64_t prompt = kvc_estimator_prompt(e, at->context.layer);
+    /* A budget that layers share is a share of all tokens, or of the entries in one of the layers. */
+    const uint64_t prompt = kvc_shared_by_layers(at->method) ? e->prompt : kvc_estimator_prompt(e, at->context.layer);
     for (int whole = 0; whole < 2; whole++) {
         at->context.from = from[whole];
         kept[whole] = kvc_policy_entries(at, whole == 1, prompt, steps);

@@ -292,6 +292,112 @@ static void models(void **state) {
     }
 }
 
+/* ---- sliding windows ---- */
+
+static uint32_t below(uint32_t n) {
+    static uint64_t random = 3;
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((random >> 33) % n);
+}
+
+enum { ROWS_MOST = 1900 };
+
+struct windowed {
+    uint32_t windows[LAYERS_MOST], rows, steps;
+    char options[100];
+    bool by_window; /* layers without a window have the high scores */
+};
+
+/* Writes gates whose scores differ more between heads than between tokens, so that some heads keep nearly all and
+ * others nearly none. */
+static void write_uneven_gates(const struct windowed *one) {
+    const size_t count = count_of(&tensor[B]);
+    for (size_t i = 0; i < layers * count; i++)
+        tensor[B].values[i] = (one->by_window ? one->windows[i / count] == 0 : below(2)) ? 5 : -5;
+    write_gates("model.safetensors", layers);
+}
+
+static void check_windows(const struct kvc_engine *engine, const struct kvc_session *session, const char *policy,
+                          const struct windowed *one, uint32_t steps) {
+    struct kvc_session_stats stats;
+    struct kvc_estimate e;
+    kvc_session_stats(session, &stats);
+    FINE(kvc_estimate_windows(engine, policy, &session->runner->model, one->windows, hidden, kvc_entry_types(KVC_F16),
+                              one->rows, steps, &e, &error));
+    const uint64_t there = stats.cache_bytes + stats.state_bytes, most = e.cache_bytes + e.state_bytes;
+    if (stats.prompt_peak_bytes <= e.prompt_peak_bytes && stats.peak_bytes <= e.peak_bytes && there <= most &&
+        (there == most || e.kind == KVC_EXPECTED_MOST))
+        return;
+    print_error("%s, windows", policy);
+    for (uint32_t l = 0; l < layers; l++)
+        print_error(" %u", one->windows[l]);
+    fail_msg(", %u + %u: at most %llu in the prompt, %llu, %llu at the end; there were %llu, %llu, %llu", one->rows,
+             steps, (unsigned long long)e.prompt_peak_bytes, (unsigned long long)e.peak_bytes, (unsigned long long)most,
+             (unsigned long long)stats.prompt_peak_bytes, (unsigned long long)stats.peak_bytes,
+             (unsigned long long)there);
+}
+
+static void run_windows(const struct kvc_engine *engine, struct kvc_model *model, const struct windowed *one) {
+    struct kvc_session_options with;
+    struct kvc_session *session;
+    char policy[400];
+    int32_t tokens[ROWS_MOST];
+    for (uint32_t l = 0; l < layers; l++)
+        model->network.layer[l].window = one->windows[l];
+    write_uneven_gates(one);
+    snprintf(policy, sizeof policy, "fastkvzip:file=%s,%s", own_folder(), one->options);
+    kvc_session_defaults(&with);
+    with.policy = policy;
+    with.chunk = below(2) ? 0 : 17;
+    FINE(kvc_session_open(model, &with, &session, &error));
+    for (uint32_t t = 0; t < one->rows; t++)
+        tokens[t] = (int32_t)below(kvc_model_info(model)->vocab);
+    FINE(kvc_session_prompt(session, tokens, one->rows, NULL, NULL, &error));
+    check_windows(engine, session, policy, one, 0);
+    for (uint32_t s = 0; s < one->steps; s++)
+        FINE(kvc_decode(&session, tokens + s % one->rows, 1, NULL, NULL, &error));
+    check_windows(engine, session, policy, one, one->steps);
+    kvc_session_close(session);
+}
+
+static struct windowed draw_windows(void) {
+    static const char *const pers[] = {"model", "model", "layer", "head"};
+    struct windowed one = {.by_window = below(2)};
+    one.rows = 20 + below(below(2) ? 200 : 900);
+    one.steps = below(below(2) ? 300 : 2);
+    const uint32_t shortest = 2 + below(one.rows), budget = 9 + below(91), unit = below(3), sinks = below(5);
+    for (uint32_t l = 0; l < layers; l++) {
+        const uint32_t more = below(2) ? below(300) : 0;
+        one.windows[l] = below(3) ? shortest + more : 0;
+    }
+    snprintf(one.options, sizeof one.options, "budget=%u%s,sinks=%u,per=%s", budget, unit ? "%" : "", sinks,
+             pers[below(4)]);
+    return one;
+}
+
+/* The forecast is an upper bound in models with sliding windows of any sizes. */
+static void windows_are_forecast(void **state) {
+    static const struct windowed known[] = {
+        {{669, 0, 59, 59}, 1493, 0, "budget=22%", false}, /* a share of all tokens, not of the last layer's window */
+        {{0, 1000, 0, 1000}, 1900, 1400, "budget=45%", true}, /* lists of a few entries grow to a whole window */
+    };
+    struct kvc_engine *engine;
+    struct kvc_model *model;
+    (void)state;
+    open_model_on(NULL, &peeks, &engine, "data/demo", &model);
+    dtype = "F32";
+    draw_gates(model);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        run_windows(engine, model, &known[i]);
+    for (unsigned i = 0; i < (kvc_test_thinned() ? 10 : 100); i++) {
+        const struct windowed one = draw_windows();
+        run_windows(engine, model, &one);
+    }
+    free_gates();
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+}
+
 /* ---- refusals ---- */
 
 static void refuse(struct kvc_model *model, const char *path, const char *says) {
@@ -349,6 +455,7 @@ static void replay(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(bad_files), cmocka_unit_test(replay)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(models), cmocka_unit_test(windows_are_forecast),
+                                       cmocka_unit_test(bad_files), cmocka_unit_test(replay)};
     return cmocka_run_group_tests(tests, NULL, remove_own_folder);
 }
