@@ -111,6 +111,8 @@ bool kvc_policy_centres(const struct kvc_policy *policy, struct kvc_entry_types 
 uint32_t kvc_policy_queries(const struct kvc_policy *policy);
 /* Returns the number of columns of all methods that act in the layer. */
 uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer);
+/* Returns the number of state columns of one method in a layer. */
+uint32_t kvc_method_columns(const struct kvc_method *method, uint32_t layer);
 /* Also counts the columns of the unrotated keys, if a method uses cache positions. The columns of the keys come last.
  */
 uint32_t kvc_policy_all_columns(const struct kvc_policy *policy, uint32_t layer, uint32_t head_size);

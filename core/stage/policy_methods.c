@@ -20,14 +20,14 @@ uint32_t kvc_policy_queries(const struct kvc_policy *policy) {
     return most;
 }
 
-static uint32_t columns_of(const struct kvc_method *method, uint32_t layer) {
+uint32_t kvc_method_columns(const struct kvc_method *method, uint32_t layer) {
     return method->policy->columns && kvc_method_acts(method, layer) ? method->policy->columns(&method->values) : 0;
 }
 
 uint32_t kvc_policy_columns(const struct kvc_policy *policy, uint32_t layer) {
     uint32_t all = 0;
     for (size_t i = 0; i < policy->count; i++) {
-        const uint32_t columns = columns_of(&policy->method[i], layer);
+        const uint32_t columns = kvc_method_columns(&policy->method[i], layer);
         all = columns > KVC_COLUMNS_MOST - all ? KVC_COLUMNS_MOST : all + columns;
     }
     return all;
@@ -106,7 +106,7 @@ static enum kvc_status use_method(const struct kvc_policy *policy, size_t i, uin
         use->count += use->acts[l];
         KVC_ASSERT(use->column[l] == 0 && use->count <= l + 1);
         for (size_t before = 0; before < i; before++)
-            use->column[l] += columns_of(&policy->method[before], l);
+            use->column[l] += kvc_method_columns(&policy->method[before], l);
     }
     return KVC_OK;
 }

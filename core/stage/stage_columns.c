@@ -10,18 +10,19 @@
 
 enum kvc_status kvc_stage_columns(const struct kvc_stage *stage, uint32_t first, uint32_t count, uint32_t *at,
                                   struct kvc_error *error) {
-    const uint32_t all = kvc_policy_columns(stage->session->policy, stage->layer);
-    const uint32_t mine = stage->use ? stage->use->column[stage->layer] : 0;
+    const struct kvc_session *session = stage->session;
+    KVC_ASSERT(stage->use);
+    const uint32_t own = kvc_method_columns(&session->policy->method[stage->use - session->use], stage->layer);
     const enum kvc_status status = kvc_stage_check(stage, error);
     if (status != KVC_OK)
         return status;
     if (count == 0)
         return kvc_fail(error, KVC_USAGE, "policy: a ring of 0 rows, or a sum of 0 columns");
-    if (first >= all - mine || count > all - mine - first)
+    if (first >= own || count > own - first)
         return kvc_fail(error, KVC_USAGE, "policy: state columns %u to %u; its class asked for %u", first,
-                        first + count - 1, all - mine);
-    *at = mine + first;
-    KVC_ASSERT(mine + first + count <= kvc_stage_lists(stage)->lists.columns);
+                        first + count - 1, own);
+    *at = stage->use->column[stage->layer] + first;
+    KVC_ASSERT(*at + count <= kvc_stage_lists(stage)->lists.columns);
     return KVC_OK;
 }
 

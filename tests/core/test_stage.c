@@ -215,6 +215,30 @@ static const struct kvc_policy_class wild = {.name = "wild",
                                                 .observe_prompt = evicting_look,
                                                 .prompt = evicting_look};
 
+/* A policy with the requested number of state columns, in two classes that can be joined. */
+static const struct kvc_option wide[] = {{"columns", KVC_OPTION_INT, "4", 0, 1 << 20, NULL, "state columns"},
+                                         {NULL, KVC_OPTION_INT, NULL, 0, 0, NULL, NULL}};
+
+static uint32_t wide_columns(const struct kvc_values *values) { return (uint32_t)kvc_value_int(values, "columns"); }
+
+static enum kvc_status idle(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)stage, (void)values, (void)e;
+    return KVC_OK;
+}
+
+static const struct kvc_policy_class broad = {.name = "broad",
+                                              .summary = "has columns",
+                                              .stages = KVC_STAGE_PROMPT,
+                                              .options = wide,
+                                              .columns = wide_columns,
+                                              .prompt = idle},
+                                     deep = {.name = "deep",
+                                             .summary = "has columns",
+                                             .stages = KVC_STAGE_DECODE,
+                                             .options = wide,
+                                             .columns = wide_columns,
+                                             .decode = idle};
+
 static struct kvc_session *open_on(struct kvc_model *with, const char *policy, uint64_t limit) {
     struct kvc_session_options session_options;
     struct kvc_session *session;
@@ -275,6 +299,21 @@ static void test_wrong_stages(void **state) {
     struct kvc_session *session = open_with("peeping", 0);
     REFUSED(kvc_session_prompt(session, tokens, rows, NULL, NULL, &error), KVC_USAGE, "observes");
     kvc_session_close(session);
+}
+
+/* A method reaches its own columns only, and all methods together have a limit. */
+static void test_columns(void **state) {
+    (void)state;
+    struct kvc_session_options with;
+    struct kvc_session *session = open_with("wild:do=6+deep:columns=4", 0);
+    REFUSED(kvc_session_prompt(session, tokens, 40, NULL, NULL, &error), KVC_USAGE,
+            "state columns 0 to 4; its class asked for 4");
+    kvc_session_close(session);
+    kvc_session_defaults(&with);
+    with.policy = "broad:columns=65537";
+    REFUSED(kvc_session_open(model, &with, &session, &error), KVC_USAGE, "broad: 65537 state columns; at most 65536");
+    with.policy = "broad:columns=40000+deep:columns=40000";
+    REFUSED(kvc_session_open(model, &with, &session, &error), KVC_USAGE, "more than 65535 values of state per entry");
 }
 
 static void test_odd_stages(void **state) {
@@ -628,6 +667,8 @@ static int set_up(void **state) {
         return -1;
     FINE(kvc_engine_register(engine, &wild, &error));
     FINE(kvc_engine_register(engine, &peeping, &error));
+    FINE(kvc_engine_register(engine, &broad, &error));
+    FINE(kvc_engine_register(engine, &deep, &error));
     vocab = kvc_model_info(model)->vocab;
     for (uint32_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
         tokens[i] = (int32_t)(i * 7919 % vocab);
@@ -635,12 +676,17 @@ static int set_up(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_wrong_stages), cmocka_unit_test(test_odd_stages),
-        cmocka_unit_test(test_keep_indices), cmocka_unit_test(test_plans_are_freed),
-        cmocka_unit_test(test_register),     cmocka_unit_test(test_fails_alone),
-        cmocka_unit_test(test_limit),        cmocka_unit_test(test_replay),
-        cmocka_unit_test(test_interrupt),    cmocka_unit_test(test_interrupt_within_a_part),
-        cmocka_unit_test(test_window_mass)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wrong_stages),
+                                       cmocka_unit_test(test_columns),
+                                       cmocka_unit_test(test_odd_stages),
+                                       cmocka_unit_test(test_keep_indices),
+                                       cmocka_unit_test(test_plans_are_freed),
+                                       cmocka_unit_test(test_register),
+                                       cmocka_unit_test(test_fails_alone),
+                                       cmocka_unit_test(test_limit),
+                                       cmocka_unit_test(test_replay),
+                                       cmocka_unit_test(test_interrupt),
+                                       cmocka_unit_test(test_interrupt_within_a_part),
+                                       cmocka_unit_test(test_window_mass)};
     return cmocka_run_group_tests(tests, set_up, close_whole);
 }
