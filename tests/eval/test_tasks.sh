@@ -209,6 +209,27 @@ has 'it needs --squad' "$work/err"
 fails 3 'none' eval qa_1 -m "$model" --raw --kv full --squad "$work/none"
 fails 3 'not JSON' eval qa_1 -m "$model" --raw --kv full --squad "$work/essays"
 fails 3 'not an array' eval qa_2 -m "$model" --raw --kv full --hotpotqa "$work/squad.json"
+# wrong TASK OPTION PATTERN JSON: a file of questions in which something is missing
+wrong() {
+    printf '%s' "$4" >"$work/questions.json"
+    fails 3 "questions.json: $3" eval "$1" -m "$model" --raw --kv full "$2" "$work/questions.json"
+}
+squad() { wrong qa_1 --squad "$@"; }
+squad 'the file: not SQuAD' '{"data": 1}'
+squad 'data\[0\]: no array "paragraphs"' '{"data": [{"paragraphs": 5}]}'
+squad 'data\[0\].paragraphs\[1\]: no text "context" or no array "qas"' \
+    '{"data": [{"paragraphs": [{"context": "a", "qas": []}, {"context": 5, "qas": []}]}]}'
+squad 'data.*.qas\[0\]: a question without a text' \
+    '{"data": [{"paragraphs": [{"context": "a", "qas": [{"answers": [{"text": "b"}]}]}]}]}'
+squad 'data.*.qas\[0\]: an answer without a text' \
+    '{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b", "answers": [5]}]}]}]}'
+squad 'no question with an answer and a document' \
+    '{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}'
+hotpotqa() { wrong qa_2 --hotpotqa "$@"; }
+hotpotqa '\[0\]: needs texts "question" and "answer" and an array "context"' '[{"question": "a", "answer": "b"}]'
+hotpotqa '\[0\].context\[1\]: not a title with an array of sentences' \
+    '[{"question": "a", "answer": "b", "context": [["c", ["d"]], ["e", "f"]]}]'
+hotpotqa 'no question with an answer and a document' '[]'
 : >"$work/empty"
 printf 'caf\351 au lait' >"$work/latin1"
 fails 3 'byte 3: not UTF-8' eval niah_single_2 -m "$model" --raw --kv full --essays "$work/latin1"
