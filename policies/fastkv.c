@@ -143,10 +143,9 @@ const struct kvc_policy_class kvc_policy_fastkv = {
                "w are kept, and the last w",
     .memory = "B entries after the prompt, one more per generated token; above tsp_layer at most tsp of the prompt",
     .traffic = "B + generated entries per generated token; above tsp_layer min(B, tsp) + generated",
-    .differences = "Each KV head has one selection, from its group's sum; the authors' code has no group sum. In a "
-                   "later turn, only the turn's own rows are dropped. All rows of a prompt of up to tsp tokens pass "
-                   "through all layers. Logits of prompt rows other than the last one are not those of a whole prompt. "
-                   "Of equal scores the lower position is kept; the authors' code leaves this to chance.",
+    .differences = "In a later turn, only the turn's own rows are dropped. All rows of a prompt of up to tsp tokens "
+                   "pass through all layers. Logits of prompt rows other than the last one are not those of a whole "
+                   "prompt. Of equal scores the lower position is kept; the authors' code leaves this to chance.",
     .second_turn = "As snapkv. At most tsp of the turn's own tokens pass through the upper layers. These layers keep "
                    "the entries that they hold, and the new tokens attend to these entries.",
     .stages = KVC_STAGE_PROMPT | KVC_STAGE_PROPAGATE,
