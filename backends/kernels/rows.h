@@ -174,6 +174,34 @@ KVC_KERNEL(mean_row)(KVC_SPAN(float, centre), KVC_SPAN(const float, x), kvc_u32 
     centre_buffer[centre_offset + i] = kvc_div(sum, (float)rows);
 }
 
+/* Replaces the mean in centre by the centre (core/base/ops.def). x is the first key of each head. Work-items:
+ * (groups of a head, heads). */
+KVC_KERNEL(keep_first)
+(KVC_SPAN(float, centre), KVC_SPAN(const float, x), kvc_u32 d, kvc_u32 groups, kvc_u32 count, float limit) {
+    const kvc_u64 item = KVC_GLOBAL_ID();
+    const kvc_u32 channel = (kvc_u32)(item % groups) * KVC_ENTRY_GROUP;
+    const kvc_u32 n = d - channel < KVC_ENTRY_GROUP ? d - channel : KVC_ENTRY_GROUP;
+    float least, largest, scale;
+    int nan_seen = 0;
+    if (item >= count)
+        return;
+    x_offset += item / groups * d + channel;
+    centre_offset += item / groups * d + channel;
+    least = largest = x_buffer[x_offset] - centre_buffer[centre_offset];
+    for (kvc_u32 i = 0; i < n; i++) {
+        const float key = x_buffer[x_offset + i] - centre_buffer[centre_offset + i];
+        least = key < least ? key : least;
+        largest = key > largest ? key : largest;
+        nan_seen |= kvc_is_nan(key);
+    }
+    scale =
+        kvc_f16_to_f32(nan_seen ? (kvc_u16)KVC_Q8_NAN_SCALE : kvc_group_scale(kvc_group_top(least, largest), -limit));
+    for (kvc_u32 i = 0; i < n; i++) {
+        const float first = x_buffer[x_offset + i], key = first - centre_buffer[centre_offset + i];
+        centre_buffer[centre_offset + i] = first - kvc_group_value(key, scale, limit);
+    }
+}
+
 /* Subtracts centre [width] from the rows of x. x has n values. */
 KVC_KERNEL(centre)(KVC_SPAN(float, x), KVC_SPAN(const float, centre), kvc_u64 n, kvc_u32 width) {
     const kvc_u64 i = KVC_GLOBAL_ID();

@@ -78,6 +78,10 @@ KVC_INLINE int kvc_group_quant(float x, float scale, float low, float high) {
     v = v < low ? low : v;
     return (int)kvc_rint(v);
 }
+/* Returns the value that Q4H, Q5H or Q6H hold for x. Their quants are -limit .. limit - 1. */
+KVC_INLINE float kvc_group_value(float x, float scale, float limit) {
+    return scale * (float)kvc_group_quant(x, scale, -limit, limit - 1.0f);
+}
 /* Returns c: the number of the table's midpoints below x / scale. */
 KVC_INLINE int kvc_group_iq4(float x, float scale) {
     float v;

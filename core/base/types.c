@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/base/assert.h"
 #include "core/base/entry_types.h"
 #include "core/base/integers.h"
 
@@ -111,6 +112,12 @@ bool kvc_type_stores_zero(enum kvc_type type) {
 bool kvc_type_is_rotated(enum kvc_type type) {
     const struct entry_type *entry = find_entry_type(type);
     return entry && entry->rotated;
+}
+
+float kvc_rotated_half(enum kvc_type type) {
+    const struct entry_type *entry = find_entry_type(type);
+    KVC_ASSERT(entry && entry->rotated);
+    return (float)(1u << (entry->bits - 1));
 }
 
 struct kvc_entry_types kvc_entry_types(enum kvc_type type) {

@@ -34,6 +34,8 @@ uint32_t kvc_entry_group_bytes(enum kvc_type type);
 bool kvc_type_is_integers(enum kvc_type type);
 /* Returns true if any channel of an entry can become 0 while the others keep their bits. */
 bool kvc_type_stores_zero(enum kvc_type type);
+/* Returns `half` of a rotated type: its quants are -half .. half - 1. */
+float kvc_rotated_half(enum kvc_type type);
 
 /* The names of the types as one string literal: " f32 f16 ...". */
 #define KVC_ENTRY_TYPE_NAME(a, NAME, name, ...) " " #name

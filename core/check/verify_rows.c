@@ -334,19 +334,23 @@ KVC_CASE(hadamard, 12) {
 
 KVC_INJECT(centre, kvc_centre, if (args->rows) kvc_flip(device, args->x, (size_t)args->rows * args->width - 1))
 KVC_CASE(centre, 12) {
-    const uint32_t rows = draw_rows(v), width = draw_any(v);
+    static const enum kvc_type types[] = {KVC_Q4H, KVC_Q5H, KVC_Q6H};
+    const enum kvc_type type = kvc_verify_pick(v, types);
+    const uint32_t rows = draw_rows(v), d = draw_any(v), width = d * kvc_verify_range(v, 1, 3);
     const uint32_t first =
         kvc_verify_range(v, 0, 2) ? kvc_verify_range(v, 1, rows < KVC_MEAN_ROWS ? rows : KVC_MEAN_ROWS) : 0;
     const struct kvc_twin x = kvc_verify_twin_values(v, (size_t)rows * width, kvc_verify_flavour(v));
     const struct kvc_twin mean = kvc_verify_twin_values(v, width, kvc_verify_flavour(v));
-    snprintf(v->shape, sizeof v->shape, "rows %u, width %u, mean of %u", (unsigned)rows, (unsigned)width,
-             (unsigned)first);
+    snprintf(v->shape, sizeof v->shape, "rows %u, heads %u, d %u, mean of %u, keys %s", (unsigned)rows,
+             (unsigned)(width / d), (unsigned)d, (unsigned)first, kvc_type_name(type));
     for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
         v->device[side]->ops->centre(v->device[side], &(struct kvc_centre){.x = kvc_verify_span(x, side),
                                                                            .centre = kvc_verify_span(mean, side),
                                                                            .rows = rows,
                                                                            .width = width,
-                                                                           .first = first});
+                                                                           .first = first,
+                                                                           .d = d,
+                                                                           .type = type});
     if (v->status == KVC_OK)
         kvc_verify_compare(v, mean, 0, width, "centre");
     if (v->status == KVC_OK)

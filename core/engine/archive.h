@@ -16,7 +16,7 @@ enum kvc_section {
     KVC_SECTION_LAYER,     /* index: the layer's index */
     KVC_SECTION_LIST,      /* index: the list's index among all lists */
     KVC_SECTION_RECURRENT, /* state of delta nets */
-    KVC_SECTION_CENTRES,   /* the means that are subtracted from keys */
+    KVC_SECTION_CENTRES,   /* the centres that are subtracted from keys */
     KVC_SECTION_BESIDE,    /* data of the caller */
     KVC_SECTION_END
 };

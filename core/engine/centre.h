@@ -1,4 +1,4 @@
-/* centre.h - subtracts the mean of a session's first keys from all of its keys. */
+/* centre.h - subtracts a constant, the centre, from all keys of a session. */
 #ifndef KVC_CORE_ENGINE_CENTRE_H
 #define KVC_CORE_ENGINE_CENTRE_H
 

@@ -109,6 +109,16 @@ static uint32_t store_group(enum kvc_type type, unsigned char *group, const floa
     return saturates;
 }
 
+void KVC_REF(round_group)(enum kvc_type type, const float *x, uint32_t n, float *out) {
+    unsigned char bytes[KVC_GROUP_Q6H]; /* the longest */
+    struct kvc_ref_group group;
+    KVC_ASSERT(kvc_type_is_rotated(type) && n <= KVC_ENTRY_GROUP);
+    (void)store_group(type, bytes, x, n);
+    (void)load_group(type, bytes, n, 0, &group);
+    for (uint32_t e = 0; e < n; e++)
+        out[e] = group.scale * (float)group.quant[e];
+}
+
 /* ---- rows ---- */
 
 static void load_row(enum kvc_type type, const unsigned char *row, uint32_t d, float *out) {

@@ -49,6 +49,8 @@ struct kvc_ref_group {
  * Returns the group's number of channels. */
 uint32_t KVC_REF(load_integers)(enum kvc_type type, const unsigned char *row, uint32_t d, uint32_t group,
                                 struct kvc_ref_group *to);
+/* Rounds x [n], one group at most, to what an entry of the rotated type holds. */
+void KVC_REF(round_group)(enum kvc_type type, const float *x, uint32_t n, float *out);
 
 /* Returns one channel of a page. `side` is pages->low or pages->high. */
 float KVC_REF(page_value)(const struct kvc_pages *pages, const struct kvc_buffer *side, uint32_t d, uint32_t h,

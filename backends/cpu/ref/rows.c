@@ -134,6 +134,19 @@ void KVC_REF(transform)(float *x, uint32_t d) {
     }
 }
 
+/* Replaces the mean of a head's keys by the centre. x [d] is the head's first key. */
+static void keep_first(enum kvc_type type, uint32_t d, const float *x, float *centre) {
+    float key[KVC_ENTRY_GROUP], stored[KVC_ENTRY_GROUP];
+    for (uint32_t at = 0; at < d; at += KVC_ENTRY_GROUP) {
+        const uint32_t n = kvc_min_u32(d - at, KVC_ENTRY_GROUP);
+        for (uint32_t i = 0; i < n; i++)
+            key[i] = x[at + i] - centre[at + i];
+        KVC_REF(round_group)(type, key, n, stored);
+        for (uint32_t i = 0; i < n; i++)
+            centre[at + i] = x[at + i] - stored[i];
+    }
+}
+
 void KVC_REF(centre)(struct kvc_device *device, const struct kvc_centre *args) {
     float *x = kvc_span_data(args->x), *centre = kvc_span_data(args->centre);
     (void)device;
@@ -144,6 +157,8 @@ void KVC_REF(centre)(struct kvc_device *device, const struct kvc_centre *args) {
             sum += x[(size_t)r * args->width + i];
         centre[i] = kvc_div(sum, (float)args->first);
     }
+    for (uint32_t at = 0; at < args->width && args->first; at += args->d)
+        keep_first(args->type, args->d, x + at, centre + at);
     for (uint32_t r = 0; r < args->rows; r++)
         for (uint32_t i = 0; i < args->width; i++)
             x[(size_t)r * args->width + i] -= centre[i];

@@ -388,8 +388,23 @@ static void centre_task(void *argument, size_t task, unsigned thread) {
             job->y[r * job->width + i] -= job->x[i];
 }
 
+/* Replaces the mean of n channels of keys, one group at most, by the centre. x [n] is from the first key. */
+static void keep_first(const float *x, float *centre, size_t n, float half) {
+    float least = x[0] - centre[0], largest = least;
+    bool nan = false;
+    for (size_t i = 0; i < n; i++) {
+        const float key = x[i] - centre[i];
+        least = key < least ? key : least;
+        largest = key > largest ? key : largest;
+        nan = nan || kvc_is_nan(key);
+    }
+    const kvc_u16 scale = nan ? KVC_Q8_NAN_SCALE : kvc_group_scale(kvc_group_top(least, largest), -half);
+    for (size_t i = 0; i < n; i++)
+        centre[i] = x[i] - kvc_group_value(x[i] - centre[i], kvc_f16_to_f32(scale), half);
+}
+
 static void centre(struct kvc_device *device, const struct kvc_centre *args) {
-    const size_t width = args->width;
+    const size_t width = args->width, d = args->d;
     float *x = kvc_span_data(args->x), *mean = kvc_span_data(args->centre);
     struct rows_job job = {.y = x, .x = mean, .count = args->rows, .width = width};
     KVC_ASSERT(args->first <= args->rows);
@@ -400,6 +415,10 @@ static void centre(struct kvc_device *device, const struct kvc_centre *args) {
             mean[i] += x[r * width + i];
     for (size_t i = 0; i < width && args->first; i++)
         mean[i] = kvc_div(mean[i], (float)args->first);
+    for (size_t i = 0, n; i < width && args->first; i += n) {
+        n = kvc_min_u64(d - i % d, KVC_ENTRY_GROUP);
+        keep_first(x + i, mean + i, n, kvc_rotated_half(args->type));
+    }
     run_pieces(device, &job, centre_task, (double)args->rows * (double)width / LANES);
 }
 
