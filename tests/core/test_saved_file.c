@@ -221,7 +221,7 @@ static void test_hungry(void **state) {
     struct kvc_session *session = open_with(model, "full", KVC_F16, 0);
     struct kvc_session_stats wanted, stats;
     const uint32_t slots = 65536;
-    uint64_t length;
+    uint64_t length = 0;
     size_t count;
     (void)state;
     FINE(kvc_session_prompt(session, tokens, 3, NULL, NULL, &error));
