@@ -8,6 +8,7 @@ static const struct kvc_option options[] = {
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
     KVC_FLOOR_OPTION("0.2"),
+    KVC_PER_HEAD_OPTION(KVC_PER_HEAD_LISTS),
     KVC_OPTIONS_END};
 
 static enum kvc_status adakv_prompt(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *error) {
@@ -30,12 +31,14 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .idea = "Some heads attend to few tokens, others to many. The total budget of a layer goes to the highest scores "
             "over all its heads. A head's budget is the number of these scores that it has, mixed with a floor that "
             "every head gets. Heads hold different numbers of entries, and memory is freed head by head.",
-    .formula = "share_g = how many of the layer's H_kv (B - w) highest snapkv scores are in head g (of equal scores "
-               "the lower head wins, then the lower index); head g keeps its top round(floor (B - w) + (1 - floor) "
-               "share_g), and the last w",
-    .memory = "B entries after the prompt, on average over a layer's heads; one more per generated token",
+    .formula = "share_g = how many of the layer's H_kv (B - w) highest snapkv scores are in head g (per=head: H, and "
+               "query heads; of equal scores the lower head wins, then the lower index); head g keeps its top "
+               "round(floor (B - w) + (1 - floor) share_g), and the last w",
+    .memory = "B entries after the prompt, on average over a layer's heads; one more per generated token; with "
+              "per=head B per query head",
     .traffic = "B + generated entries per generated token, on average over a layer's heads",
-    .differences = "Scores are summed over the group; the authors' code also normalizes them by the share that a head "
+    .differences = "Scores are summed over the group; per=head keeps query heads apart, as the authors' code does "
+                   "unless it is told to average the group. That code also normalizes them by the share that a head "
                    "would keep. Blocks of 32 entries are freed head by head; that code stores all heads in one flat "
                    "array. Of equal scores the lower position is kept; that code leaves this to chance. A head's "
                    "budget is a mixture, as in that code; kvpress protects the best entries of each head "
@@ -46,6 +49,7 @@ const struct kvc_policy_class kvc_policy_adakv = {
     .options = options,
     .check = kvc_check_window,
     .queries = kvc_window_queries,
+    .per_head = kvc_per_head,
     /* this bound holds for the mean over a layer's heads; a single head may hold more */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .ragged = KVC_RAGGED_HEADS},
     .prompt = adakv_prompt};

@@ -9,6 +9,7 @@ static const struct kvc_option options[] = {
     KVC_WINDOW_OPTION("32", 1 << 20),
     KVC_KERNEL_OPTION("7"),
     KVC_POOLING_OPTION("max"),
+    KVC_PER_HEAD_OPTION(KVC_PER_HEAD_LISTS),
     {"beta", KVC_OPTION_INT, "20", 1, 1000, NULL, "steepness: the last layer keeps (B - w) / beta and the window"},
     KVC_OPTIONS_END};
 
@@ -63,19 +64,22 @@ const struct kvc_policy_class kvc_policy_pyramidkv = {
             "it chooses as snapkv does.",
     .formula = "min = (B - w) / beta, max = 2(B - w) - min; if max > N - w, then max = N - w and min = 2(B - w) - max; "
                "layer l keeps the top round(max - l (max - min) / (L - 1)), and the last w; a single layer keeps B",
-    .memory = "B entries per layer after the prompt, on average over the layers; one more per generated token",
+    .memory = "B entries per layer after the prompt, on average over the layers; one more per generated token; with "
+              "per=head B per query head",
     .traffic = "B + generated entries per generated token and layer, on average over the layers",
     .differences =
         "L and l count the layers that the method acts on. Fractions are exact until the single rounding; the authors' "
-        "code divides whole numbers at each step. Each KV head has one selection, from its group's sum. The window is "
-        "kept in addition to a layer's share, as in the authors' code; kvpress counts it in the share, and gives all "
-        "layers the same budget where the last one would get fewer entries than the window.",
+        "code divides whole numbers at each step. Each KV head has one selection, from its group's sum; per=head "
+        "selects per query head, as that code does. The window is kept in addition to a layer's share, as in the "
+        "authors' code; kvpress counts it in the share, and gives all layers the same budget where the last one would "
+        "get fewer entries than the window.",
     .second_turn = "As snapkv. N is the number of entries that the layer holds, which differs from layer to layer, so "
                    "an upper layer may hold more than after the first turn.",
     .stages = KVC_STAGE_PROMPT,
     .options = options,
     .check = pyramidkv_check,
     .queries = kvc_window_queries,
+    .per_head = kvc_per_head,
     /* `bound` holds for the mean over the layers; a single layer may hold more */
     .forecast = &(const struct kvc_forecast){.bound = kvc_window_bound, .entries = pyramidkv_entries},
     .prompt = pyramidkv_prompt};

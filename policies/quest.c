@@ -12,6 +12,7 @@ static const struct kvc_option options[] = {
      "entries of a page; auto: the prompt's length / budget, so that bounds cost half of the budget"},
     {"p", KVC_OPTION_REAL, "", 0.001, 1, NULL,
      "read only as many of these pages as have this share of all estimated weights; default: all of them"},
+    KVC_PER_HEAD_OPTION("one choice of pages per KV head, or one per query head, which multiplies the cache by G"),
     KVC_OPTIONS_END};
 
 #define PAGE_MOST (1 << 20)
@@ -58,13 +59,15 @@ const struct kvc_policy_class kvc_policy_quest = {
     .formula = "bound of a page = sum over the channels of max(q max, q min), summed over the group's heads; read = "
                "the top floor(B / (2 page)) pages, at least one; with p: of these, from the highest on, the fewest "
                "that have the share p of the sum over all pages of W times the page's entries, W = exp((bound - the "
-               "largest bound) / (G sqrt(d))), in 2^-24ths rounded down",
-    .memory = "n entries after n tokens, and ceil(n / page) pairs of d values of the cache's type (float32 for Q8_0)",
+               "largest bound) / (G sqrt(d))), in 2^-24ths rounded down; with per=head G is 1",
+    .memory = "n entries after n tokens, and ceil(n / page) pairs of d values of the cache's type (float32 for Q8_0); "
+              "with per=head G times that",
     .traffic = "at most ceil(n / page) times 2 d values (d if a group's heads agree on every sign), and the entries of "
                "the top pages (with p maybe fewer), per generated token",
-    .differences = "Each KV head has one choice, from the sum of its group's bounds. The budget counts the bounds as "
-                   "well. The method also acts on the first two layers (skip_layers=2 leaves them full, as the "
-                   "authors' code does). The share p, after Twilight (arXiv:2502.02770), is not in the paper.",
+    .differences = "Each KV head has one choice, from the sum of its group's bounds; per=head chooses per query head, "
+                   "as the authors' code does. The budget counts the bounds as well. The method also acts on the first "
+                   "two layers (skip_layers=2 leaves them full, as the authors' code does). The share p, after "
+                   "Twilight (arXiv:2502.02770), is not in the paper.",
     .second_turn =
         "The new prompt attends to the whole history. A budget given as a share, and page=auto, are computed again "
         "from its length.",
@@ -72,4 +75,5 @@ const struct kvc_policy_class kvc_policy_quest = {
     .stages = KVC_STAGE_SELECT,
     .options = options,
     .check = quest_check,
+    .per_head = kvc_per_head,
     .sizes = sizes_for};

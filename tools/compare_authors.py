@@ -221,17 +221,20 @@ def adakv(folder, kvcull, seed, result):
     case = Case(seed, 2, 8, 4, 32, 250, 250)
     case.q[:, -40:, :4] *= 2  # heads differ
     budget, floor = 82, 0.2
-    ours, _ = case.replay(kvcull, f"adakv:budget={budget},floor={floor},pooling=avg")
-    for l in range(case.layers):
-        cluster = module.AdaptiveSnapKVCluster(32, 7, "avgpool", budget, floor, 0, False, l, case.layers, gqa_support=True,
-                                               num_key_value_groups=case.group, gqa_func="mean")
-        q, k, v = case.prefix(l)
-        _, values = cluster.update_kv(k, q, v)
-        lengths, at = cluster.head_lens.tolist(), 0
-        for h, length in enumerate(lengths):
-            result.add(ours["steps"][0]["kept"][l][h], values[at:at + length, 0].int().tolist())
-            at += length
-    result.note = "average pooling (max makes ties, which they break at random), without their normalisation"
+    for grouped in True, False:
+        per = "group" if grouped else "head"
+        ours, _ = case.replay(kvcull, f"adakv:budget={budget},floor={floor},pooling=avg,per={per}")
+        for l in range(case.layers):
+            cluster = module.AdaptiveSnapKVCluster(32, 7, "avgpool", budget, floor, 0, False, l, case.layers,
+                                                   gqa_support=grouped, num_key_value_groups=case.group, gqa_func="mean")
+            q, k, v = case.prefix(l)
+            _, values = cluster.update_kv(k, q, v)
+            at = 0
+            for h, length in enumerate(cluster.head_lens.tolist()):
+                result.add(ours["steps"][0]["kept"][l][h], values[at:at + length, 0].int().tolist())
+                at += length
+    result.note = ("average pooling (max makes ties, which they break at random), without their normalisation; per=group "
+                   "and per=head")
 
 
 def morphkv(folder, kvcull, seed, result):

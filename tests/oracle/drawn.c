@@ -190,6 +190,7 @@ void draw_pyramidkv(struct drawn *d) {
     begin(d, "pyramidkv", d->scores.window + 1);
     drawn_say(d, ",window=%u,beta=%u", d->scores.window, d->scores.beta);
     d->scores.kernel = draw_kernel(d, &d->scores.average);
+    draw_per_head(d);
     use_parts(d, &(struct parts){.prompt = oracle_pyramidkv, .prompt_plan = &d->scores});
 }
 
@@ -200,6 +201,7 @@ void draw_adakv(struct drawn *d) {
     begin(d, "adakv", d->scores.window + 1);
     drawn_say(d, ",window=%u,floor=%g", d->scores.window, d->scores.floor);
     d->scores.kernel = draw_kernel(d, &d->scores.average);
+    draw_per_head(d);
     use_parts(d, &(struct parts){.prompt = oracle_adakv, .prompt_plan = &d->scores});
 }
 
@@ -554,6 +556,7 @@ void draw_quest(struct drawn *d) {
     else
         drawn_say(d, ",page=auto");
     draw_p(d);
+    draw_per_head(d);
     use_select(d, QUEST);
 }
 
