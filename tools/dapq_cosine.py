@@ -20,7 +20,7 @@ from kvcull import Model
 
 WORDS, ANSWER = 400, 32
 SORRY = "Sorry, I don't know. "
-SIZES = (128, 32, 8, 1)
+SIZES = (128, 64, 32, 16, 8, 4, 2, 1)
 
 
 class Traced:
