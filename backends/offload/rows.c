@@ -75,10 +75,12 @@ void kvc_offload_centre(struct kvc_device *device, const struct kvc_centre *args
     struct kvc_launch mean = kvc_launch_of(KVC_KERNEL_mean_row), keep = kvc_launch_of(KVC_KERNEL_keep_first),
                       launch = kvc_launch_of(KVC_KERNEL_centre);
     if (args->first) {
-        const uint32_t groups = (args->d + KVC_ENTRY_GROUP - 1) / KVC_ENTRY_GROUP,
-                       count = args->width / args->d * groups;
         KVC_PUSH(&mean, args->centre, args->x, args->first, args->width);
         kvc_launch_items(kvc_offload_of(device), &mean, args->width, 1, 1);
+    }
+    if (args->first && kvc_type_is_rotated(args->type)) {
+        const uint32_t groups = (args->d + KVC_ENTRY_GROUP - 1) / KVC_ENTRY_GROUP,
+                       count = args->width / args->d * groups;
         KVC_PUSH(&keep, args->centre, args->x, args->d, groups, count, kvc_rotated_half(args->type));
         kvc_launch_items(kvc_offload_of(device), &keep, count, 1, 1);
     }

@@ -334,7 +334,7 @@ KVC_CASE(hadamard, 12) {
 
 KVC_INJECT(centre, kvc_centre, if (args->rows) kvc_flip(device, args->x, (size_t)args->rows * args->width - 1))
 KVC_CASE(centre, 12) {
-    static const enum kvc_type types[] = {KVC_Q4H, KVC_Q5H, KVC_Q6H};
+    static const enum kvc_type types[] = {KVC_Q4H, KVC_Q5H, KVC_Q6H, KVC_F32};
     const enum kvc_type type = kvc_verify_pick(v, types);
     const uint32_t rows = draw_rows(v), d = draw_any(v), width = d * kvc_verify_range(v, 1, 3);
     const uint32_t first =

@@ -1,10 +1,10 @@
 /* centre.c - subtracts a constant, the centre, from all keys of a session. The keys of a head lie around a point far
  * from zero. The differences from their mean are smaller, and rounding them to a few bits loses less. The centre is the
- * mean of the first keys, moved so that the first key, on which many heads rely most, is stored without loss. All
- * scores of a query change by the same number, so attention stays the same, unless the model caps its scores or has
- * attention sinks. A session has centres if its keys have a rotated type and no method reads whole keys
- * (kvc_policy_centres). In a model with caps or sinks, the centres stay unused, because forecasts do not know about
- * caps and sinks. */
+ * mean of the first keys, moved so that the first key, on which many heads rely most, is stored without loss. In layers
+ * with a sliding window, which the first key leaves, the centre is the mean. All scores of a query change by the same
+ * number, so attention stays the same, unless the model caps its scores or has attention sinks. A session has centres
+ * if its keys have a rotated type and no method reads whole keys (kvc_policy_centres). In a model with caps or sinks,
+ * the centres stay unused, because forecasts do not know about caps and sinks. */
 #include "core/engine/centre.h"
 
 #include "core/base/assert.h"
@@ -67,13 +67,15 @@ void kvc_centre_keys(struct kvc_session *const *sessions, size_t count, uint32_t
     const uint32_t first = own->mean_rows ? 0 : kvc_min_u32(stored, KVC_MEAN_ROWS),
                    width = (uint32_t)width_of(sessions[0]);
     const struct kvc_span centre = centre_of(sessions[0], layer);
-    ops->centre(runner->device, &(struct kvc_centre){.x = k,
-                                                     .centre = centre,
-                                                     .rows = rows,
-                                                     .width = width,
-                                                     .first = first,
-                                                     .d = runner->geometry.head_size,
-                                                     .type = kvc_format_types(&sessions[0]->cache.format).key});
+    const bool lasting = kvc_runner_window(runner, layer) == 0; /* later rows see the first key */
+    ops->centre(runner->device,
+                &(struct kvc_centre){.x = k,
+                                     .centre = centre,
+                                     .rows = rows,
+                                     .width = width,
+                                     .first = first,
+                                     .d = runner->geometry.head_size,
+                                     .type = lasting ? kvc_format_types(&sessions[0]->cache.format).key : KVC_F32});
     for (size_t i = 0; i < count && first; i++) {
         KVC_ASSERT(sessions[i]->centres && sessions[i]->cache.layer[layer].mean_rows == 0);
         if (i > 0)

@@ -184,6 +184,46 @@ static void test_whole_keys(void **state) {
     }
 }
 
+/* In a layer with a sliding window, the first key leaves the window, and the centre is the mean. */
+static void test_sliding_windows(void **state) {
+    (void)state;
+    enum { FIRST = 6 }; /* tokens, fewer than the window */
+    struct kvc_model *const whole_model = model;
+    const char *source = getenv("top_srcdir");
+    char path[600];
+    snprintf(path, sizeof path, "%s/tests/data/golden/mistral-window/model.gguf", source ? source : ".");
+    FINE(kvc_model_open(engine, path, &model, &error));
+    struct kvc_session *whole = open_pair("full", KVC_F32, 0), *stored = open_pair("full", KVC_Q4H, 0);
+    const uint32_t d = kvc_model_info(model)->head_size;
+    float centre[SIZE_MOST];
+    double y[SIZE_MOST];
+    int32_t ids[FIRST];
+    for (uint32_t i = 0; i < FIRST; i++)
+        ids[i] = (int32_t)i + 3;
+    FINE(kvc_session_prompt(whole, ids, FIRST, NULL, NULL, &error));
+    FINE(kvc_session_prompt(stored, ids, FIRST, NULL, NULL, &error));
+    for (uint32_t h = 0; h < kvc_model_info(model)->kv_heads; h++) {
+        size_t bytes;
+        double mean[SIZE_MOST] = {0};
+        float *k = entries_of(whole, 0, h, &bytes);
+        for (size_t r = 0; r < FIRST; r++) {
+            rotate(y, k + r * d, d);
+            for (uint32_t i = 0; i < d; i++)
+                mean[i] += y[i] / FIRST;
+        }
+        free(k);
+        stored->runner->device->ops->download(stored->runner->device, centre,
+                                              (struct kvc_span){stored->centres, h * d * sizeof(float)},
+                                              d * sizeof(float));
+        for (uint32_t i = 0; i < d; i++)
+            assert_true(fabs((double)centre[i] - mean[i]) <= 1e-5);
+    }
+    kvc_session_close(whole);
+    kvc_session_close(stored);
+    kvc_model_close(model);
+    model = whole_model;
+}
+
 /* A method's own code that reads whole keys without saying so is refused. */
 static enum kvc_status evict_by_norm(struct kvc_stage *stage, const struct kvc_values *values,
                                      struct kvc_error *cause) {
@@ -228,8 +268,8 @@ static void test_many(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_evictions),
-                                       cmocka_unit_test(test_whole_keys), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_many)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys),       cmocka_unit_test(test_evictions),
+                                       cmocka_unit_test(test_whole_keys), cmocka_unit_test(test_sliding_windows),
+                                       cmocka_unit_test(test_refused),    cmocka_unit_test(test_many)};
     return cmocka_run_group_tests(tests, set_up, close_whole);
 }

@@ -157,7 +157,7 @@ void KVC_REF(centre)(struct kvc_device *device, const struct kvc_centre *args) {
             sum += x[(size_t)r * args->width + i];
         centre[i] = kvc_div(sum, (float)args->first);
     }
-    for (uint32_t at = 0; at < args->width && args->first; at += args->d)
+    for (uint32_t at = 0; at < args->width && args->first && kvc_type_is_rotated(args->type); at += args->d)
         keep_first(args->type, args->d, x + at, centre + at);
     for (uint32_t r = 0; r < args->rows; r++)
         for (uint32_t i = 0; i < args->width; i++)

@@ -415,7 +415,7 @@ static void centre(struct kvc_device *device, const struct kvc_centre *args) {
             mean[i] += x[r * width + i];
     for (size_t i = 0; i < width && args->first; i++)
         mean[i] = kvc_div(mean[i], (float)args->first);
-    for (size_t i = 0, n; i < width && args->first; i += n) {
+    for (size_t i = 0, n; i < width && args->first && kvc_type_is_rotated(args->type); i += n) {
         n = kvc_min_u64(d - i % d, KVC_ENTRY_GROUP);
         keep_first(x + i, mean + i, n, kvc_rotated_half(args->type));
     }
