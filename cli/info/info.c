@@ -46,6 +46,21 @@ static json_t *libraries(void) {
     return list;
 }
 
+/* Prints which operations each backend leaves to the reference. */
+static int print_missing(const struct cli_command *command) {
+    struct cli_table *table = cli_table_open("<backend|<operations that run on ref");
+    struct kvc_backend_info info;
+
+    for (size_t i = 0; kvc_backend(i, &info); i++) {
+        cli_cell(table, "%s", info.name);
+        cli_cell(table, "%s", info.missing);
+    }
+    printf("\n");
+    const int status = cli_table_print(command, table, stdout);
+    cli_table_free(table);
+    return status;
+}
+
 static int print_libraries(const struct cli_command *command) {
     struct cli_table *table = cli_table_open("<library|<for|<found|<where, or why not");
     struct kvc_library_info info;
@@ -86,11 +101,10 @@ static int backends(const struct cli_command *command, const struct info_argumen
         cli_json_set(root, "assertions", json_boolean(assertions));
         return cli_json_print(command, root, stdout);
     }
-    table = cli_table_open("<backend|<usable|<runs on ref|<detail");
+    table = cli_table_open("<backend|<usable|<detail");
     for (size_t i = 0; kvc_backend(i, &info); i++) {
         cli_cell(table, "%s", info.name);
         cli_cell(table, "%s", info.usable ? "yes" : "no");
-        cli_cell(table, "%s", info.missing);
         cli_cell(table, "%s", info.detail);
     }
     status = cli_table_print(command, table, stdout);
@@ -98,6 +112,8 @@ static int backends(const struct cli_command *command, const struct info_argumen
     for (size_t i = 0; status == KVC_OK && kvc_backend(i, &info); i++)
         for (size_t d = 0; kvc_backend_device(i, d, text, sizeof text); d++)
             print_device(info.name, text, d == 0);
+    if (status == KVC_OK)
+        status = print_missing(command);
     if (status == KVC_OK)
         status = print_libraries(command);
     return status == KVC_OK ? cli_flush(command) : status;

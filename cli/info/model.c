@@ -226,8 +226,7 @@ static int print_fits(const struct cli_command *command, const struct info_argum
         kvc_printable(line, strlen(line), line, sizeof line);
         cli_wrap(stdout, line, 0);
     }
-    printf("Total: the weights (with networks of the policy), the peak of cache and state, and the hidden states of "
-           "prefill\n\n");
+    printf("Total: weights and the policy's networks, the peak of cache and state, hidden states of prefill\n\n");
     for (size_t i = 0; i < a->specs.count; i++) {
         const struct fit *fit = &fits[i];
 
