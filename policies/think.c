@@ -38,14 +38,11 @@ const struct kvc_policy_class kvc_policy_think = {
     .paper = "ThinK, arXiv:2407.21018",
     .idea =
         "A few channels of the keys make up most of every score, so after the prompt each KV head sets the others to "
-        "0. "
-        "Rows of keys have one length here, so this frees no byte and saves no traffic: the method exists to measure "
-        "what a thinner key cache would cost in quality. The paper's layout stores only the remaining channels. It "
-        "would "
-        "save N b bytes for each pruned key, with N lost channels of b bytes each: 20 % of the pruned entries' bytes "
-        "with "
-        "ratio=0.4 and f16. Channels are lost, not entries, so the method joins any other, as in "
-        "snapkv:budget=512+think. It then acts on the entries that the other's prompt stage keeps.",
+        "0. Rows of keys have one length here, so this frees no byte and saves no traffic: the method exists to "
+        "measure what a thinner key cache would cost in quality. The paper's layout stores only the remaining "
+        "channels. It would save N b bytes for each pruned key, with N lost channels of b bytes each: 20 % of the "
+        "pruned entries' bytes with ratio=0.4 and f16. Channels are lost, not entries, so the method joins any other,"
+        " as in snapkv:budget=512+think. It then acts on the entries that the other's prompt stage keeps.",
     .formula =
         "s_c = (sum of q_ic^2 over the last `window` prompt queries i and the group's heads) * (sum of k_jc^2 over the "
         "held entries j of the turn's tokens); the N channels c with the lowest s_c are lost, N = d * ratio (rule 10) "
@@ -54,12 +51,11 @@ const struct kvc_policy_class kvc_policy_think = {
     .traffic = "that of the other method; once per prompt, another read of its keys",
     .differences =
         "The paper and its code score and prune for each query head, with copies of the keys; here and in kvpress a "
-        "group shares its channels. The paper keeps floor((1 - ratio) d) channels; its code and kvpress prune floor("
-        "ratio d), one less than here for some d (`channels` sets the number). kvpress prunes the last tokens, too "
-        "(recent=0). Keys of the answer are never pruned, as in all of them. The paper's pruning of values is not "
-        "provided."
-        " Of 40 questions about texts of 2,000 tokens, the bundled model answers a share of 0.90 with full, of 0.88 "
-        "with ratio=0.4 and of 0.82 with ratio=0.6 (docs/measured/needle.md).",
+        "group shares its channels. The paper keeps floor((1 - ratio) d) channels; its code and kvpress prune "
+        "floor(ratio d), one less than here for some d (`channels` sets the number). kvpress prunes the last tokens, "
+        "too (recent=0). Keys of the answer are never pruned, as in all of them. The paper's pruning of values is not"
+        " provided. Of 40 questions about texts of 2,000 tokens, the bundled model answers a share of 0.90 with full,"
+        " of 0.88 with ratio=0.4 and of 0.82 with ratio=0.6 (docs/measured/needle.md).",
     .second_turn =
         "The keys of the new prompt lose the channels that its own queries need least. Keys of earlier turns do not "
         "change: pruned ones stay pruned, and those of answers and of earlier `recent` tokens stay whole.",

@@ -5,6 +5,7 @@
 
 #include "tests/models/file_maker.h"
 
+#include "kvcull/check.h"
 #include "models/model.h"
 
 static struct kvc_error error;
@@ -76,6 +77,20 @@ static void open_model_on(const char *backend, const struct kvc_policy_class *ob
     FINE(kvc_engine_open(&with, engine, &error));
     FINE(kvc_engine_register(*engine, observer, &error));
     FINE(kvc_model_open(*engine, path, model, &error));
+}
+
+/* Checks that a replay refuses the policy, because it has no hidden states. */
+static void refuse_replay(const char *policy, const char *says) {
+    const struct kvc_geometry geometry = {1, 2, 1, 8};
+    const struct kvc_engine_options engine_options = {.backend = "ref", .threads = 1};
+    struct kvc_session_options with;
+    struct kvc_engine *engine;
+    struct kvc_replay *none;
+    FINE(kvc_engine_open(&engine_options, &engine, &error));
+    kvc_session_defaults(&with);
+    with.policy = policy;
+    check_refusal(kvc_replay_open(engine, &geometry, &with, &none, &error), KVC_USAGE, &error, says);
+    kvc_engine_close(engine);
 }
 
 #endif

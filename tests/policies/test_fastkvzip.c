@@ -440,18 +440,8 @@ static void bad_files(void **state) {
 }
 
 static void replay(void **state) {
-    const struct kvc_geometry geometry = {1, 2, 1, 8};
-    const struct kvc_engine_options engine_options = {.backend = "ref", .threads = 1};
-    struct kvc_session_options with;
-    struct kvc_engine *engine;
-    struct kvc_replay *none;
     (void)state;
-    FINE(kvc_engine_open(&engine_options, &engine, &error));
-    kvc_session_defaults(&with);
-    with.policy = "fastkvzip:budget=13,file=drawn";
-    check_refusal(kvc_replay_open(engine, &geometry, &with, &none, &error), KVC_USAGE, &error,
-                  "policy fastkvzip: needs a model: a replay has no hidden states");
-    kvc_engine_close(engine);
+    refuse_replay("fastkvzip:budget=13,file=drawn", "policy fastkvzip: needs a model: a replay has no hidden states");
 }
 
 int main(void) {
