@@ -717,7 +717,7 @@ enum kvc_status kvc_estimate_part(const struct kvc_engine *engine, const char *s
 
 /** Adds the state of recurrent layers (recurrent_bytes of struct kvc_model_info) to an estimate. */
 void kvc_estimate_recurrent(struct kvc_estimate *estimate, uint64_t recurrent_bytes);
-/** Computes the bytes of the networks that the methods of policy string `spec` load (option `file` of kvzap), for
+/** Computes the bytes of the networks that the methods of policy string `spec` load (as kvzap and fastkvzip do), for
  * `layers` layers from `first_layer` on and `kv_heads` key-value heads; 0: no method loads any. They belong to the
  * weights (KVC_MEMORY_WEIGHTS): all sessions of the model share them, and no struct kvc_estimate includes them. Reads
  * the files, and fails as kvc_session_open does if they do not fit the model. */
