@@ -184,10 +184,10 @@ def keydiff(folder, kvcull, seed, result):
     by_entry(folder, kvcull, seed, result, "keydiff_press", "KeyDiffPress", "keydiff")
 
 
-def stats_file(title, rest, mean):
+def stats_file(title, rest, mean, folder=None):
     """Writes statistics of queries: mean [layers, heads, d], rest [layers, heads, any]. Returns the file's path."""
     layers, heads, d = mean.shape
-    with tempfile.NamedTemporaryFile("w", suffix=".stats", delete=False) as file:
+    with tempfile.NamedTemporaryFile("w", suffix=".stats", dir=folder, delete=False) as file:
         print(f"kvcull query {title} 1\nmodel random\ntokens 1\nshape {layers} {heads} {d}", file=file)
         for l in range(layers):
             print(f"layer {l} rotary 0", file=file)
@@ -486,14 +486,19 @@ def block(folder, kvcull, seed, result):
     result.note = "budgets that are multiples of the chunk, keys that do not depend on evictions"
 
 
-def kvcompose(folder, kvcull, seed, result):
-    KVComposePress = press(folder, "kvcompose_press", "KVComposePress")
+def first_like_others(KVComposePress):
+    """Patches the press so that the first layer gets its own composite scores, as the other layers do."""
     composite = KVComposePress.compute_composite_scores
 
-    def without_first(chosen):
+    def compute(chosen):
         composite(chosen)
         chosen.composite_scores_per_layer[0] = chosen.scores[0].sort(dim=-1, descending=True)[0].mean(0)
         chosen.composite_scores_per_layer[0, :chosen.keep_token_lower_bound] += 1e9
+    return mock.patch.object(KVComposePress, "compute_composite_scores", compute)
+
+
+def kvcompose(folder, kvcull, seed, result):
+    KVComposePress = press(folder, "kvcompose_press", "KVComposePress")
     rows = 120
     for heads, kv_heads, budget, mean in ((8, 2, 40, True), (4, 4, 7, True), (7, 1, 60, True), (6, 3, 30, False)):
         case, again = (Case(seed + i, 3, heads, kv_heads, 32, rows, rows) for i in (0, 500))
@@ -513,7 +518,7 @@ def kvcompose(folder, kvcull, seed, result):
             hidden = torch.ones(rows, 2 * rows, dtype=torch.bool).triu(rows + 1)
             weights = (logits / math.sqrt(case.d)).masked_fill(hidden, float("-inf")).softmax(-1)
             chosen.forward_hook(types.SimpleNamespace(layer_idx=l), [], {}, [None, weights])
-        with mock.patch.object(KVComposePress, "compute_composite_scores", without_first):
+        with first_like_others(KVComposePress):
             chosen.prepare_important_masks()
         for l in range(case.layers):
             for h in range(kv_heads):
@@ -549,6 +554,36 @@ def finch(folder, kvcull, seed, result):
             held.compress(made, held.attentions(range(rows - window, rows)))
             held.add_to(result, ours["steps"][0]["kept"])
     result.note = "one chunk, nothing is rotated"
+
+
+def simlayerkv_press(folder, rows, threshold, recent, sinks):
+    """Returns SimLayerKVPress for attention rows [1, H, window, n]. It has the window in the share of the last `recent`
+    entries and in what a lazy layer keeps, as the paper's authors have; the original leaves it out of both."""
+    SimLayerKVPress = press(folder, "simlayerkv_press", "SimLayerKVPress")
+    SnapKVPress = press(folder, "snapkv_press", "SnapKVPress")
+
+    class Whole(SimLayerKVPress):
+        def is_lazy(self, *arguments):
+            with mock.patch.object(SnapKVPress, "compute_window_attention", staticmethod(lambda *ignored: rows)), \
+                    mock.patch.object(self, "n_recent", recent):
+                return super().is_lazy(*arguments)
+    return Whole(threshold, rows.shape[2], recent + rows.shape[2], sinks)
+
+
+def simlayerkv(folder, kvcull, seed, result):
+    for heads, kv_heads, d, rows, recent, window, sinks in (
+            (4, 4, 32, 300, 64, 1, 4), (8, 2, 64, 411, 100, 16, 0), (7, 1, 80, 150, 33, 7, 1)):
+        case, threshold = Case(seed, 8, heads, kv_heads, d, rows, rows), 0.97 * (sinks + recent) / rows
+        ours, _ = case.replay(kvcull, f"simlayerkv:sinks={sinks},recent={recent},window={window},threshold={threshold}")
+        for l in range(case.layers):
+            held = Held(case, l)
+            held.module.layer_idx = l
+            chosen = simlayerkv_press(folder, held.attentions(range(rows - window, rows)), threshold, recent, sinks)
+            left, _ = chosen.compress(held.module, None, held.position[..., None], held.position[..., None], None,
+                                      {"position_embeddings": None})
+            held.position = left[..., 0]
+            held.add_to(result, ours["steps"][0]["kept"])
+    result.note = "the window in the share and in what a lazy layer keeps"
 
 
 def compare_step(case, l, kept, values, out, result, keys=None):
@@ -623,7 +658,7 @@ def think(folder, kvcull, seed, result):
 
 PRESSES = ("random", "knorm", "keydiff", "lagkv", "snapkv", "snapkv-decode", "chunkkv", "chunkkv-gated", "expected",
            "qfilter", "dms", "criticalkv", "compactor", "kvzip", "block", "kvcompose", "merging", "cam", "cur", "finch",
-           "cap", "think")
+           "cap", "think", "simlayerkv")
 
 
 def main():

@@ -2,12 +2,14 @@
 """Compares kvcull with kvpress on whole models, from the tokens to the positions kept.
 
     kvcull convert MODEL -o FOLDER/ --type f32
-    PYTHONPATH=python tools/compare_kvpress_model.py --kvpress DIR [--model FOLDER] [--only NAME,..]
+    kvcull collect -m FOLDER -f TEXT -o FILTERS --for qfilter
+    PYTHONPATH=python tools/compare_kvpress_model.py --kvpress DIR [--model FOLDER [--filters FILTERS]] [--only NAME,..]
 
 transformers and kvcull load the same folder and read the same tokens, both in float32. kvpress's presses (its methods)
 run where its own hook would run them, with the hidden states, keys, rotation and output projection of that layer.
 Without --model, the models have random weights: heads of 80 channels in groups of 7, and two others. The prompts are
---prompts parts of tests/real/prose.txt, with --tokens tokens, 260 at least.
+--prompts parts of tests/real/prose.txt, with --tokens tokens, 260 at least. compare_kvpress_steps.py compares methods
+that need more than one pass of the model.
 
 Both sides round differently, so an entry at the border may be on different sides of it. Of the entries that differ,
 `rounding` counts those whose score is within 1e-4 of the border, relative to the border or to the scores' median
@@ -28,7 +30,7 @@ import transformers
 
 import fastkvzip_file
 import kvcull
-from compare_kvpress import ordered, press, ratio
+from compare_kvpress import ordered, press, ratio, simlayerkv_press, stats_file
 
 TEXT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tests", "real", "prose.txt")
 
@@ -157,7 +159,7 @@ def methods(folder, n):
     gated = make("entropy_gated_chunkkv", "EntropyGatedChunkKVPress")(scorer["knorm"](r), 10, 4)
     spec = f"chunkkv:budget={budget},window=0,chunk=10,scorer=knorm,per=layer,gate=4"
     all_methods.append(Method("chunkkv-gate", spec, plain(gated)))
-    return all_methods + compactor(make, r, n, budget)
+    return all_methods + compactor(make, r, n, budget) + cur(make, r, budget) + finch(make, n) + simlayerkv(folder, n)
 
 
 def pyramid(make, r, window):
@@ -182,14 +184,18 @@ def observed(make, r):
 
 
 class Threshold(Method):
-    """dms with a threshold of 0.25, which is the border."""
+    """A method with a threshold, which is the border: dms and simlayerkv."""
+
+    def __init__(self, name, spec, keep, threshold, note):
+        super().__init__(name, spec, keep, note)
+        self.threshold = threshold
 
     def add(self, scores, ours, theirs):
         self.lists += len(theirs)
         self.entries += sum(map(len, theirs))
         for h, kept in enumerate(theirs):
             for i in set(kept) ^ set(ours[h]):
-                gap = abs(float(scores[h, i]) - 0.25)
+                gap = abs(float(scores[h, i]) - self.threshold)
                 self.worst = max(self.worst, gap)
                 self.differ += gap > 1e-4
                 self.rounding += gap <= 1e-4
@@ -269,6 +275,96 @@ def compactor(make, r, n, budget):
     ]
 
 
+def cur(make, r, budget):
+    CURPress, made = make("cur", "CURPress"), []
+    for by, kind in (("product", "kv_product"), ("mean", "kv_avg"), ("keys", "key"), ("values", "value")):
+        for chunk in (16, 0) if by == "product" else (16,):
+            chosen = CURPress(r, leverage_type=kind, use_local_approximation=chunk > 0)
+            made.append(Method("cur", f"cur:budget={budget},chunk={chunk},by={by}",
+                               lambda layer, one=chosen: layer.heads(one), "no random projection"))
+    return made
+
+
+class Chunks(Method):
+    """finch with chunks. The window, which takes space from their last chunk, is left out, so that `older` entries are
+    compared. Each chunk has its own border."""
+
+    def __init__(self, spec, keep, older, chunk):
+        super().__init__("finch-chunk", spec, keep, "the window left out, chunks whose shares are whole numbers")
+        self.older, self.chunk = older, chunk
+
+    def add(self, scores, ours, theirs):
+        starts = range(0, self.older, self.chunk)
+        for start in starts:
+            part = lambda lists: [[i for i in kept if start <= i < start + self.chunk] for kept in lists]
+            super().add(scores, part(ours), part(theirs))
+        self.lists -= (len(starts) - 1) * len(theirs)
+
+
+def counted(attentions):
+    """Returns attentions [1, H, n, n] multiplied by (i + 1) / i for query i. FinchPress then multiplies by i, which is
+    the number of entries without the query's own."""
+    rows = torch.arange(attentions.shape[2])
+    return attentions * ((rows + 1) / rows.clamp(min=1))[:, None]
+
+
+def finch(make, n):
+    FinchPress, budget, made = make("finch", "FinchPress"), int(0.37 * n), []
+
+    def keep(window, attentions, *options):
+        chosen = FinchPress(*options, rerotate_keys=False)
+        chosen.window_size = window
+        return lambda layer: layer.heads(chosen, attentions(layer.attentions))
+    for name, normalize, attentions, note in (
+            ("finch", "on", counted, "n_i with the query's own entry"), ("finch", "off", lambda rows: rows, ""),
+            ("finch-theirs", "on", lambda rows: rows, "n_i without the query's own entry")):
+        made.append(Method(name, f"finch:budget={budget},window=32,normalize={normalize}",
+                           keep(32, attentions, ratio(budget, n), None, normalize == "on"), note))
+    window = 20 + n % 4
+    chunk = (n - window) // 4
+    each = int(0.37 * chunk)
+    made.append(Chunks(f"finch:budget={4 * each + window},window={window},chunk={chunk}",
+                       keep(window, counted, ratio(each, chunk), chunk), 4 * chunk, chunk))
+    return made
+
+
+def simlayerkv(folder, n):
+    sinks, recent, made = 4, 64, []
+
+    def keep(threshold, window):
+        def lists(layer):
+            rows = layer.attentions[..., -window:, :]
+            chosen = simlayerkv_press(folder, rows, threshold, recent, sinks)
+            positions = torch.arange(n)[None, None, :, None].expand(*layer.keys.shape[:2], -1, 1)
+            left, _ = chosen.compress(layer.module, layer.hidden, positions, positions, None, layer.kwargs)
+            share = rows.mean((0, 1, 2))
+            layer.scores = (share[:sinks].sum() + share[-recent:].sum()).expand(1, layer.keys.shape[1], n)
+            return left[0, ..., 0].tolist()
+        return lists
+    for threshold, window in ((0.5, 1), (0.75, 16), (round((sinks + recent) / n, 6), 1)):
+        made.append(Threshold("simlayerkv", f"simlayerkv:sinks={sinks},recent={recent},window={window},"
+                              f"threshold={threshold}", keep(threshold, window), threshold,
+                              "the window in the share and in what a lazy layer keeps"))
+    return made
+
+
+def qfilter(folder, config, n, parent, file):
+    """Returns qfilter with the filters of `file` or, without, random ones."""
+    shape = config.num_hidden_layers, config.num_key_value_heads, config.head_dim
+    if file:
+        with open(file, encoding="utf-8") as lines:
+            rows = [line.split() for line in list(lines)[4:] if not line.startswith("layer")]
+        made = torch.tensor([list(map(float, row)) for row in rows]).view(shape)
+    else:
+        made = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+        file = stats_file("filters", made[..., :0], made, parent)
+    budget = int(0.37 * n)
+    chosen = press(folder, "qfilter_press", "QFilterPress")(ratio(budget, n))
+    chosen.q_filters = -made
+    return [Method("qfilter", f"qfilter:budget={budget},file={file}", lambda layer: layer.heads(chosen),
+                   "filters of collect, or random ones")]
+
+
 def kvzip(folder, model, ids, budget):
     """Returns what KVzipPress keeps and its scores, layer by layer, if the context is repeated without an
     instruction."""
@@ -318,7 +414,7 @@ def kvzap(folder, model, n, parent):
             return kept_of(layer.module, layer.keys.shape[1], n)
         made += [Method("kvzap", f"kvzap:budget={budget},file={file}",
                         lambda layer, one=chosen(ratio(budget, n)): layer.heads(one), "random networks of both forms"),
-                 Threshold("dms", f"dms:scorer=kvzap,threshold=0.25,window=100,file={file}", evicted,
+                 Threshold("dms", f"dms:scorer=kvzap,threshold=0.25,window=100,file={file}", evicted, 0.25,
                            "the scores of kvzap")]
     return made
 
@@ -356,11 +452,13 @@ def fastkvzip(folder, model, ids, parent):
     return made
 
 
-def run(folder, models, ids, only, parent):
+def run(options, models, ids, only, parent):
     """Compares all methods for one prompt. models: those of transformers and of kvcull."""
-    theirs, ours = models
+    (theirs, ours), folder = models, options.kvpress
     layers, n = theirs.model.layers, ids.shape[1]
-    wanted = [m for m in methods(folder, n) + kvzap(folder, theirs, n, parent) if not only or m.name in only]
+    made = methods(folder, n) + kvzap(folder, theirs, n, parent)
+    made += qfilter(folder, theirs.config, n, parent, options.filters)
+    wanted = [m for m in made if not only or m.name in only]
     kept = {m: [] for m in wanted}
 
     def hook(module, inputs, kwargs, output):
@@ -416,10 +514,12 @@ def both(folder):
     return theirs.eval(), kvcull.Model(folder, math="float")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(about, run):
+    """Compares all methods of `run` for all models and prompts. about: the tool's description."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     parser.add_argument("--kvpress", required=True, help="the folder into which pip installed kvpress")
     parser.add_argument("--model", help="a Hugging Face folder; default: models with random weights")
+    parser.add_argument("--filters", help="the model's filters, for qfilter; default: random filters")
     parser.add_argument("--only", default="")
     parser.add_argument("--prompts", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=701)
@@ -436,7 +536,7 @@ def main():
             text = models[1].tokenize(open(TEXT, encoding="utf-8").read(), bos=False)
             for i in range(options.prompts):
                 tokens = torch.from_numpy(text[i * options.tokens:][:options.tokens].copy()).long()
-                done += run(options.kvpress, models, tokens[None], set(filter(None, options.only.split(","))), parent)
+                done += run(options, models, tokens[None], set(filter(None, options.only.split(","))), parent)
     print(f"{'method':<20}{'lists':>7}{'entries':>9}{'differ':>8}{'rounding':>9}{'worst':>9}  what was compared")
     for name in dict.fromkeys(m.name for m in done):
         same = [m for m in done if m.name == name]
@@ -448,4 +548,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(__doc__, run)
