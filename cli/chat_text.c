@@ -240,7 +240,8 @@ int cli_chat_restore(struct cli_chat *chat, const json_t *messages, const char *
             if (strcmp(said, roles[r]) == 0)
                 role = roles[r];
         if (!role || !json_is_string(content))
-            return cli_error(chat->command, KVC_INPUT, "%s: message %zu is none", path, i);
+            return cli_error(chat->command, KVC_INPUT,
+                             "%s: message %zu: must have a text and the role system, user or assistant", path, i);
         status = chat_text_add(chat, role, json_string_value(content));
         chat->begun = true;
     }

@@ -503,6 +503,43 @@ static void answers_are_kept_whole(void **state) {
     kvc_engine_close(engine);
 }
 
+/* A saved session's note may come from another program: a conversation without the role or the text of a message is
+ * refused, and the error names the message. */
+static void restored_messages_are_checked(void **state) {
+    static const char *const wrong[] = {
+        "[{\"role\": \"user\", \"content\": \"a\"}, 5]",
+        "[{\"role\": \"user\", \"content\": \"a\"}, {\"content\": \"b\"}]",
+        "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"tool\", \"content\": \"b\"}]",
+        "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"user\", \"content\": [5]}]"};
+    const struct cli_template from = {.name = "chatml"};
+    struct kvc_engine *engine;
+    struct kvc_model *model = open_tiny(&engine);
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        json_t *messages = json_loads(wrong[i], 0, NULL);
+        struct cli_chat *chat;
+        char text[256] = "";
+        FILE *file = tmpfile();
+
+        assert_non_null(messages);
+        assert_int_equal(cli_chat_open(&command, model, &from, &chat), KVC_OK);
+        const int saved = dup(2);
+        dup2(fileno(file), 2);
+        const int status = cli_chat_restore(chat, messages, "a file");
+        speak(saved);
+        assert_int_equal(status, KVC_INPUT);
+        rewind(file);
+        assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+        fclose(file);
+        assert_non_null(strstr(text, "a file: message 1: must have a text and the role system, user or assistant"));
+        cli_chat_close(chat);
+        json_decref(messages);
+    }
+    kvc_model_close(model);
+    kvc_engine_close(engine);
+}
+
 /* The choices of --kv-type are the library's types of entries, and an example of two types. */
 static void test_kv_choices(void **state) {
     (void)state;
@@ -533,6 +570,7 @@ int main(void) {
                                        cmocka_unit_test(progress_ends),
                                        cmocka_unit_test(progress_estimates),
                                        cmocka_unit_test(answers_are_kept_whole),
+                                       cmocka_unit_test(restored_messages_are_checked),
                                        cmocka_unit_test(differences_are_found),
                                        cmocka_unit_test(turns_are_the_conversation)};
 
