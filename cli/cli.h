@@ -258,6 +258,8 @@ int cli_open_model_or_text(const struct cli_command *command, const struct cli_c
                            struct kvc_model **model);
 /* Fills session options from the common options. If spec is NULL, the policy is "full". */
 void cli_session_options(const struct cli_common *common, const char *spec, struct kvc_session_options *options);
+/* Refuses more tokens than --ctx. */
+int cli_check_context(const struct cli_command *command, const struct cli_common *common, uint64_t tokens);
 /* If `tokens` exceeds the length with which the model was trained and *warned is false, prints a warning and sets
  * *warned. */
 void cli_warn_context(const struct cli_command *command, const struct kvc_model *model, uint64_t tokens, bool *warned);

@@ -322,6 +322,8 @@ static int collect_statistics(const struct cli_command *command, const struct ar
 
     cli_session_options(&a->common, LOOKS, &options);
     if (status == KVC_OK)
+        status = cli_check_context(command, &a->common, count);
+    if (status == KVC_OK)
         cli_warn_context(command, model, count, &warned);
     if (status == KVC_OK && kvc_session_open(model, &options, &session, &error) != KVC_OK)
         status = cli_report(command, &error);

@@ -212,6 +212,13 @@ void cli_session_options(const struct cli_common *common, const char *spec, stru
     options->context = (uint64_t)common->context;
 }
 
+int cli_check_context(const struct cli_command *command, const struct cli_common *common, uint64_t tokens) {
+    if (common->context == 0 || tokens <= (uint64_t)common->context)
+        return KVC_OK;
+    return cli_error(command, KVC_USAGE, "--ctx %lld: there are %llu tokens; give a larger --ctx",
+                     (long long)common->context, (unsigned long long)tokens);
+}
+
 void cli_warn_context(const struct cli_command *command, const struct kvc_model *model, uint64_t tokens, bool *warned) {
     const struct kvc_model_info *info = kvc_model_info(model);
 

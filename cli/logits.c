@@ -180,9 +180,8 @@ static int logits(const struct cli_command *command, const struct arguments *a, 
     if (status == KVC_OK && (uint64_t)a->prompt > count)
         status = cli_error(command, KVC_USAGE, "--prompt %lld: there are %zu tokens; give 1 to %zu, or 0 for all",
                            (long long)a->prompt, count, count);
-    if (status == KVC_OK && a->common.context && count > (uint64_t)a->common.context)
-        status = cli_error(command, KVC_USAGE, "--ctx %lld: there are %zu tokens; give a larger --ctx",
-                           (long long)a->common.context, count);
+    if (status == KVC_OK)
+        status = cli_check_context(command, &a->common, count);
     if (status == KVC_OK)
         cli_warn_context(command, model, count, &warned);
     options.expected = a->prompt ? count - (uint64_t)a->prompt : 0;

@@ -112,7 +112,7 @@ static int read_text(struct task *task) {
         status = cli_report(task->command, &error);
     free(text);
     if (status == KVC_OK && count == 0)
-        status = cli_error(task->command, KVC_USAGE, "-f %s: the file is empty", task->file);
+        status = cli_error(task->command, KVC_INPUT, "%s: has no tokens; give a file with text", task->file);
     if (status == KVC_OK && task->prompt > 0 && (uint64_t)task->prompt < count)
         count = (size_t)task->prompt;
     task->run.tokens = task->tokens;
@@ -153,6 +153,8 @@ static int run_task(struct task *task, struct kvc_policy_class *class) {
         status = cli_report(task->command, &error);
     if (status == KVC_OK)
         status = read_text(task);
+    if (status == KVC_OK)
+        status = cli_check_context(task->command, &task->common, task->run.count + (uint64_t)task->generate);
     if (status != KVC_OK)
         return status;
     cli_warn_context(task->command, task->model, task->run.count + (uint64_t)task->generate, &warned);

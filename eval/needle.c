@@ -334,6 +334,10 @@ static int open_words(struct needle_task *task) {
 static int run_task(struct needle_task *task) {
     if (task->specs.count == 0)
         return cli_error(task->command, KVC_USAGE, "no policy; give for example --kv full --kv snapkv:budget=128");
+    for (size_t length = 0; length < task->lengths.count; length++)
+        if (task->common.context > 0 && task->lengths.items[length] > (uint64_t)task->common.context)
+            return cli_error(task->command, KVC_USAGE, "--length %llu: must not exceed --ctx %lld",
+                             (unsigned long long)task->lengths.items[length], (long long)task->common.context);
     int status = task->out ? eval_write_check(task->command, task->out, "needle") : KVC_OK;
     if (status == KVC_OK)
         status =

@@ -8,6 +8,7 @@ not_in_valgrind
 fails 2 "no command"
 fails 2 'did you mean run' rnu
 fails 2 'no such command' frobnicate
+fails 2 'nosuch: no such command' help nosuch
 fails 2 'no such option; `kvcull --help` lists them' --frobnicate
 fails 2 'no task' eval
 fails 2 'did you mean needle' eval needel
@@ -58,6 +59,8 @@ fails 3 'nosuch.gguf: cannot be opened' verify -m nosuch.gguf -q # before the op
 that 'no operation was run first' [ ! -s "$work/out" ]
 fails 2 'either -m MODEL or --shape' bench
 fails 2 'either -m MODEL or --shape' bench -m "$demo" --shape tiny
+fails 2 'there is no shape nosuch' bench --shape nosuch -q
+fails 3 'none: cannot be opened' bench -m "$work/none" -q
 fails 2 'either --tokens LIST or -f FILE' logits -m "$demo"
 fails 2 'either --tokens LIST or -f FILE' logits -m "$demo" --tokens 1 -f x
 fails 2 'give a text with -f FILE' perplexity -m "$demo"
@@ -159,12 +162,49 @@ echo 1,2,x >"$work/ids"
 fails 3 'token ids' logits -m "$demo" --tokens "@$work/ids"
 fails 3 'none' logits -m "$demo" --tokens "@$work/none"
 fails 2 '--prompt 4: there are 3 tokens' logits -m "$demo" --tokens 1,2,3 --prompt 4
-fails 2 '--ctx 2' logits -m "$demo" --tokens 1,2,3 --ctx 2
+fails 2 '--ctx 2: there are 3 tokens; give a larger --ctx' logits -m "$demo" --tokens 1,2,3 --ctx 2
+echo 'then the old sailor' >"$work/four"
+fails 2 '--ctx 4: there are 5 tokens' collect -m "$demo" -f "$work/four" -o "$work/out.stats" --ctx 4 -q
+fails 2 '--ctx 14: there are 15 tokens' eval fidelity -m "$demo" -f "$work/four" --kv full --gen 10 --ctx 14 -q
+ok collect -m "$demo" -f "$work/four" -o "$work/out.stats" --ctx 5 -q
+ok eval fidelity -m "$demo" -f "$work/four" --kv full --gen 10 --ctx 15 -q
+fails 2 '--length 300: must not exceed --ctx 299' eval needle -m "$demo" --kv full --length 200,300 --ctx 299 -q
 fails 2 '--ctx 2: the prompt needs' run -m "$demo" -p 'then the old sailor found' --ctx 2
 fails 3 'none' replay --kv full --in "$work/none"
 fails 3 'text' replay --kv full --in "$work/text"
 fails 3 'layers.0.q' replay --kv full --in "$demo/model.safetensors"
 fails 2 'nosuch' chat -m "$demo" --template nosuch
+
+# ---- a text without tokens: this tokenizer knows two characters
+cp -r "$demo" "$work/few"
+echo '{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}}' >"$work/few/tokenizer.json"
+echo '{}' >"$work/few/tokenizer_config.json"
+echo c >"$work/c"
+fails 2 'the prompt is empty' run -m "$work/few" -p a -p c -n 1 -q
+for command in logits 'eval fidelity --kv full'; do
+    fails 3 'c: has no tokens; give a file with text' $command -m "$work/few" -f "$work/c" -q
+done
+fails 3 'has less than two tokens' perplexity -m "$work/few" -f "$work/c" -q
+fails 3 'has 0 tokens: must be more than 0' collect -m "$work/few" -f "$work/c" -o "$work/out.stats" -q
+fails 3 'the tokenizer makes no tokens from' eval needle -m "$work/few" --kv full -q
+
+# ---- a chat template that refuses one message, after others
+echo "{% for m in messages %}{% if m.content == 'no' %}{{ raise_exception('not this') }}{% endif %} {{ m.content }} .{% endfor %}" \
+    >"$work/template"
+refused='the given chat template, line 1, refuses the conversation: not this'
+fails 2 "$refused" run -m "$demo" --chat-template-file "$work/template" -p no -q
+fails 2 "$refused" run -m "$demo" --chat-template-file "$work/template" -p yes -p no -n 2 -q
+fails 2 "$refused" tokenize -m "$demo" --chat-template-file "$work/template" no
+
+# ---- a policy that does not suit the model is refused when its session is opened
+ok mkmodel --shape tiny-gemma2 -o "$work/windows.gguf" -q
+windows='positions=cache: layer 0 sees its last 40 positions only'
+for command in 'run -p x' 'logits --tokens 5,6' "perplexity --ctx 8 -f $work/ids" 'bench --prompt 8 --gen 1'; do
+    fails 2 "$windows" $command -m "$work/windows.gguf" --kv streaming:budget=12,positions=cache -q
+done
+"$build/tests/cli/make_dump" "$work/dump" 2 40 4 2 8 || exit 1
+fails 2 'positions=cache needs a model' replay --kv streaming:budget=8,positions=cache --in "$work/dump"
+fails 2 'needs a model: a replay has no hidden states' replay --kv kvzap:budget=9,file=drawn --in "$work/dump"
 
 # ---- backends that do not exist
 for backend in rocm ROCm hip HIP metal Metal vulkan Vulkan; do
@@ -196,6 +236,9 @@ fails 4 'cannot be written\|No space\|no space' logits -m "$demo" --tokens 1,2,3
 fails 4 'target' logits -m "$demo" --tokens 1,2,3 --out "$work/target"
 fails 4 'none' convert "$demo" -o "$work/none/x.gguf"
 fails 4 'none' convert "$demo" -o "$work/none/x/" --type f16
+fails 3 'none: cannot be opened' convert "$work/none" -o "$work/target/x.gguf" --type f16
+fails 4 'none/x: cannot be written' replay --kv full --prompt 30 --in "$work/dump" --attn "$work/none/x"
+fails 2 'the name is empty' replay --kv full --in "$work/dump" --out ''
 fails 4 'none' mkmodel --shape tiny -o "$work/none/x.gguf"
 if [ -w /dev/full ]; then
     kv run -m "$demo" -n 5 -q >/dev/full 2>"$work/err"
