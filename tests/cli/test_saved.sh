@@ -101,6 +101,7 @@ fails 3 'kv-type: it was saved with f16, but q8_0 is in use' run -q -m "$demo" -
 fails 3 'not a saved session' run -q -m "$demo" --load "$demo/config.json" -p x
 fails 3 'No such file' run -q -m "$demo" --load "$work/none" -p x
 fails 3 'holds no conversation' run -q -m "$demo" --load "$work/prompt" --template chatml -p x
+fails 2 'the model has no chat template; name one' run -q -m "$demo" --load "$work/chat" -p x
 fails 2 'cannot be added to the conversation' run -q -m "$demo" --load "$work/chat" --template chatml --system x -p x
 fails 2 'standard output' run -q -m "$demo" -p x -n 1 --save -
 "$build/examples/questions" "$demo" "$work/library" full "$text" >"$work/out" # saves a session without a note
