@@ -103,13 +103,15 @@ def measure(traced, tokens, answer, base):
             sys.exit(f"dapq_cosine.py: BASE {base}: the queries of layer 0 before rope depend on their positions; it "
                      "must be the model's base")
     wanted = weights(true, np.concatenate([keys, own]), n)
+    first = 4  # the window `ends` has these tokens of the prompt first; shorter windows begin larger ones
+    for name, pseudo in (("dapq:content=ends", lambda size: tokens[:first] + tokens[n - size + first:]),
+                         ("dapq:content=tail", lambda size: tokens[-size:])):
+        for size in SIZES:
+            if size > first or "tail" in name:
+                queries, more = traced.pseudo(tokens, pseudo(size))
+            found[name, size] = cosine(weights(queries[:size], np.concatenate([keys, more[:size]]), n), wanted)
     for size in SIZES:
         found["snapkv", size] = cosine(weights(prompt[-size:], keys, n), wanted)
-        head = min(4, size)
-        for name, content in (("dapq:content=ends", tokens[:head] + tokens[n - size + head:]),
-                              ("dapq:content=tail", tokens[-size:])):
-            queries, more = traced.pseudo(tokens, content)
-            found[name, size] = cosine(weights(queries, np.concatenate([keys, more]), n), wanted)
     return found
 
 
