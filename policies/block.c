@@ -45,10 +45,12 @@ const struct kvc_policy_class kvc_policy_block = {
     .memory = "at most B + chunk entries in every layer at any time of prefill; B entries after the prompt, one more "
               "per generated token",
     .traffic = "B + generated entries per generated token",
-    .differences = "kvpress's BlockPress computes the whole prompt with full attention and evicts afterwards, block by "
-                   "block, so it saves no memory in prefill. Its first block has B tokens: the same entries are kept "
-                   "of the same tensors if B is a multiple of `chunk`. It also accepts scores that need queries; here, "
-                   "take uses such scores.",
+    .differences =
+        "kvpress's BlockPress computes the whole prompt with full attention and evicts afterwards, block by block, so "
+        "it saves no memory in prefill. Its first block has B tokens: the same entries are kept of the same tensors if "
+        "B is a multiple of `chunk`. In a model this holds for the first layer; the keys of the others depend on what "
+        "was evicted, as in the paper, which evicts before it reads the next block. BlockPress also accepts scores "
+        "that need queries; here, take uses such scores.",
     .second_turn = "The turn is read in chunks. Old and new entries are scored after each.",
     .whole_keys = true,
     .stages = KVC_STAGE_CHUNK,

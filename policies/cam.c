@@ -60,9 +60,10 @@ const struct kvc_policy_class kvc_policy_cam = {
         "The rule is that of kvpress's CAMPress, which extends the authors' code from one evicted entry in each step "
         "to several. If several entries are evicted at once, each may be merged here; kvpress merges only the best of "
         "them, as many as there were steps. A prompt's entries are not merged by default, as in kvpress. The sums here "
-        "also count the prompt's queries; kvpress counts those of decode steps only. In kvpress all heads of a layer "
-        "keep the same entries; here the other method decides. As in both, values are added without normalization. The "
-        "probabilities are the group's, because a group shares its values.",
+        "count every query from the text's first on, as in the authors' code for streams (commit fc80e64); kvpress "
+        "counts those of decode steps only. In kvpress all heads of a layer keep the same entries; here the other "
+        "method decides. As in both, values are added without normalization. The probabilities are the group's, "
+        "because a group shares its values.",
     .second_turn = "The sums continue, as those of h2o do.",
     .options = options,
     .columns = cam_columns,

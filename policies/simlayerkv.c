@@ -86,12 +86,13 @@ const struct kvc_policy_class kvc_policy_simlayerkv = {
         "token. The data decides how many layers are lazy, so `kvcull info` predicts what is held if none is.",
     .traffic = "the entries held",
     .differences =
-        "A layer's recent entries include the window and are counted as its queries see them. kvpress leaves the last "
-        "`window` entries out when it measures the share, and a lazy layer then keeps `window` entries fewer. The "
-        "paper "
-        "sets the threshold by model; kvpress recommends 0.9 for Llama 3, 0.65 for Llama 2, 0.8 for Mistral and 0.85 "
-        "for Qwen, and by default (1) trims nothing. Lazy layers are trimmed after the prompt only, as in kvpress; "
-        "generated tokens are kept.",
+        "A layer's recent entries include the window and are counted as its queries see them, as in the authors' code "
+        "(commit 1fb6bda). kvpress leaves the last `window` entries out when it measures the share, and a lazy layer "
+        "then keeps `window` entries fewer. The authors' code decides in the first decode step, by the query of the "
+        "first generated token; here and in kvpress the prompt's last queries decide. The paper sets the threshold by "
+        "model; kvpress recommends 0.9 for Llama 3, 0.65 for Llama 2, 0.8 for Mistral and 0.85 for Qwen, and by "
+        "default (1) trims nothing. Lazy layers are trimmed after the prompt only, as in kvpress; generated tokens are "
+        "kept.",
     .second_turn =
         "Each layer is judged again by the queries of the turn, over the entries that it holds. A layer that "
         "was lazy before does not get its entries back.",

@@ -351,6 +351,7 @@ def simlayerkv(folder, n):
 def qfilter(folder, config, n, parent, file):
     """Returns qfilter with the filters of `file` or, without, random ones."""
     shape = config.num_hidden_layers, config.num_key_value_heads, config.head_dim
+    note = "filters of collect" if file else "random filters"
     if file:
         with open(file, encoding="utf-8") as lines:
             rows = [line.split() for line in list(lines)[4:] if not line.startswith("layer")]
@@ -361,8 +362,7 @@ def qfilter(folder, config, n, parent, file):
     budget = int(0.37 * n)
     chosen = press(folder, "qfilter_press", "QFilterPress")(ratio(budget, n))
     chosen.q_filters = -made
-    return [Method("qfilter", f"qfilter:budget={budget},file={file}", lambda layer: layer.heads(chosen),
-                   "filters of collect, or random ones")]
+    return [Method("qfilter", f"qfilter:budget={budget},file={file}", lambda layer: layer.heads(chosen), note)]
 
 
 def kvzip(folder, model, ids, budget):
