@@ -64,6 +64,7 @@ def layers(budget, first):
     return [f"morphkv:budget={budget}", f"morphkv:budget={budget},skip_layers={first}"]
 
 
+REPEATED = ["full", "morphkv:budget=200", "snapkv:budget=200"]
 BUDGETS = (64, 128, 200, 400)  # 3, 6, 10 and 20 % of 2,000 tokens
 DAPQ = "dapq:budget={},content=ends"
 PROMPT = each("snapkv:budget={}", *BUDGETS) + each(DAPQ, *BUDGETS)
@@ -132,6 +133,7 @@ SETS = [
     Set("smollm2-layers-list", "smollm2", "list", 1024, 10, [("seen", ["full"] + layers(200, 3))]),
     Set("smollm2-layers", "smollm2", "perplexity", 512, 16, [("none", ["full"] + layers(64, 3))], file="text"),
     Set("smollm2-turns", "smollm2", "scb_niah", 2048, 12, [("seen", SCB)], file="essays"),
+    Set("gemma3-repeated", "gemma3", "list", 1024, 10, [("seen", REPEATED)]),
     both_ways("gemma3-niah", "gemma3", "niah", 2048, 22, GEMMA_SEEN, GEMMA_UNSEEN, file="essays"),
 ]
 
