@@ -110,11 +110,8 @@ static void print_last(FILE *stream, const char *text, size_t indent, size_t wid
             if ((text[take - 1] == ',' || text[take - 1] == '+') && seen <= width)
                 mark = take;
         }
-        if (seen > width) {
+        if (seen > width) /* text[take - 1] is the first byte of the character that does not fit */
             take = space ? space : mark ? mark : take - 1;
-            while (!space && !mark && take > 1 && ((unsigned char)text[take] & 0xc0) == 0x80)
-                take--;
-        }
         if (!first)
             pad(stream, indent);
         fwrite(text, 1, take, stream);

@@ -321,6 +321,61 @@ static void progress_ends(void **state) {
     }
 }
 
+/* The remaining time is written in seconds, minutes or hours. Half of the work took as long as the other half will. */
+static void remaining_time_is_rough(void **state) {
+    static const struct {
+        double took;
+        const char *left;
+    } cases[] = {{40, "40 s left"}, {600, "10 min left"}, {7300, "2 h left"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct cli_progress progress;
+        char text[256] = "";
+        FILE *file = tmpfile();
+
+        cli_progress_start(&progress, "work", false);
+        progress.start -= cases[i].took;
+        progress.last -= cases[i].took;
+        for (unsigned part = 0; part < 4; part++)
+            cli_progress_mark(&progress, progress.start + part, part);
+        const int saved = dup(2);
+        dup2(fileno(file), 2);
+        cli_progress(&progress, 500, 1000);
+        speak(saved);
+        rewind(file);
+        assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+        fclose(file);
+        if (!strstr(text, cases[i].left))
+            fail_msg("'%s' lacks '%s'", text, cases[i].left);
+    }
+}
+
+/* A cell of the last column without a place to break is broken between characters, not within them. */
+static void cells_break_between_characters(void **state) {
+    struct cli_table *table = cli_table_open("<a|<b");
+    char cell[2 * 150 + 1] = "", *text = NULL;
+    size_t bytes = 0, found = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+
+    (void)state;
+    for (size_t i = 0; i < 150; i++)
+        memcpy(cell + 2 * i, "\xc3\xa9", 2);
+    cli_cell(table, "x");
+    cli_cell(table, "%s", cell);
+    assert_int_equal(cli_table_print(&command, table, stream), KVC_OK);
+    fclose(stream);
+    for (const char *at = text; *at; at++)
+        if (*at == '\xc3') {
+            assert_true(at[1] == '\xa9');
+            found++;
+        }
+    assert_int_equal(found, 150);
+    assert_non_null(strstr(text, "\xc3\xa9\n"));
+    free(text);
+    cli_table_free(table);
+}
+
 static void token_lists_are_read(void **state) {
     int32_t *tokens;
     size_t count;
@@ -568,6 +623,8 @@ int main(void) {
                                        cmocka_unit_test(files_appear_when_complete),
                                        cmocka_unit_test(characters_are_whole),
                                        cmocka_unit_test(progress_ends),
+                                       cmocka_unit_test(remaining_time_is_rough),
+                                       cmocka_unit_test(cells_break_between_characters),
                                        cmocka_unit_test(progress_estimates),
                                        cmocka_unit_test(answers_are_kept_whole),
                                        cmocka_unit_test(restored_messages_are_checked),

@@ -124,6 +124,8 @@ ok eval span -m "$demo" --raw -f "$work/text" -p 'the magic number for lantern' 
 that 'both ways' [ "$(json traces)" = '[4]' ]
 that 'of every head' [ "$(json traces.0.trace.spans.0.end.0.0)" -gt 2 ]
 fails 2 'unicorn.: not in' eval span -m "$demo" --raw -f "$work/text" -p x --span unicorn --kv full
+fails 2 'text: text, question and answer have [0-9]* tokens, more than --ctx 100' eval span -m "$demo" --raw \
+    -f "$work/text" -p x --span cat --kv full --ctx 100 -q
 fails 2 'no span' eval span -m "$demo" --raw -f "$work/text" -p x --kv full
 fails 2 'no question' eval span -m "$demo" --raw -f "$work/text" --span cat --kv full
 fails 2 'no text' eval span -m "$demo" --raw -p x --span cat --kv full
