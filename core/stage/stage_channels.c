@@ -15,6 +15,11 @@ enum kvc_status kvc_stage_prune_channels(struct kvc_stage *stage, uint32_t windo
         return kvc_fail(error, KVC_USAGE, "policy: channels are pruned: the method's class must have zeroes = true");
     if (channels > d)
         return kvc_fail(error, KVC_USAGE, "policy: %u channels to prune: must be at most %u", channels, d);
+    if (kvc_min_u32(window, stage->queries) == 0)
+        return kvc_fail(error, KVC_USAGE,
+                        "policy: channels are pruned by the last %u queries: the class's function queries must request "
+                        "some, and the window must not be 0",
+                        window);
     /* this turn's tokens, as far back as the next row sees */
     const int64_t now = (int64_t)stage->info.now, begin = now - (int64_t)stage->info.turn_tokens;
     const int64_t oldest = sees && now - sees + 1 > begin ? now - sees + 1 : begin, end = now - recent;

@@ -455,7 +455,7 @@ enum kvc_status kvc_stage_merge_following(struct kvc_stage *stage, uint32_t span
 /** In `prompt_end`: sets `channels` channels of the keys of this turn's tokens to 0, except those of the last `recent`
  * tokens. They are the channels with the lowest product of two sums of squares: over the last `window` prompt queries
  * of the group, and over the keys (ThinK, arXiv:2407.21018; docs/reference/methods/think.md). The class must have
- * zeroes = true. */
+ * zeroes = true and request queries. */
 enum kvc_status kvc_stage_prune_channels(struct kvc_stage *stage, uint32_t window, uint32_t recent, uint32_t channels,
                                          struct kvc_error *error);
 

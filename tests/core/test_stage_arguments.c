@@ -281,17 +281,76 @@ static void test_refused(void **state) {
     }
 }
 
+/* Channels of keys are set to 0 at the end of a prompt: at most as many as a head has, and only in keys of a type that
+ * stores zeros, which a class with `zeroes` requires. They are chosen by queries, which the class must request. */
+static uint32_t channels_to_prune;
+
+static enum kvc_status prune_at_end(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)values;
+    return kvc_stage_prune_channels(stage, 4, 4, channels_to_prune, e);
+}
+
+static const struct kvc_policy_class pruner = {.name = "pruner",
+                                               .summary = "sets channels of keys to 0",
+                                               .zeroes = true,
+                                               .queries = four,
+                                               .prompt_end = prune_at_end},
+                                     undeclared = {.name = "undeclared",
+                                                   .summary = "does the same without zeroes",
+                                                   .queries = four,
+                                                   .prompt_end = prune_at_end},
+                                     blind = {.name = "blind",
+                                              .summary = "does the same without queries",
+                                              .zeroes = true,
+                                              .prompt_end = prune_at_end};
+
+static void test_channels(void **state) {
+    (void)state;
+    struct kvc_session_options options;
+    struct kvc_session *session;
+    kvc_session_defaults(&options);
+    for (int fine = 1; fine >= 0; fine--) {
+        channels_to_prune = kvc_model_info(model)->head_size + !fine;
+        options.policy = "pruner";
+        options.cache_type = kvc_entry_types(KVC_F16);
+        FINE(kvc_session_open(model, &options, &session, &error));
+        if (fine)
+            FINE(kvc_session_prompt(session, tokens, ROWS, NULL, NULL, &error));
+        else
+            REFUSED(kvc_session_prompt(session, tokens, ROWS, NULL, NULL, &error), KVC_USAGE,
+                    "channels to prune: must be at most ");
+        kvc_session_close(session);
+    }
+    channels_to_prune = 1;
+    options.cache_type = kvc_entry_types(KVC_Q4_1);
+    REFUSED(kvc_session_open(model, &options, &session, &error), KVC_USAGE, "sets channels of keys to 0");
+    options.policy = "undeclared";
+    FINE(kvc_session_open(model, &options, &session, &error));
+    REFUSED(kvc_session_prompt(session, tokens, ROWS, NULL, NULL, &error), KVC_USAGE,
+            "the method's class must have zeroes = true");
+    kvc_session_close(session);
+    options.policy = "blind";
+    options.cache_type = kvc_entry_types(KVC_F16);
+    FINE(kvc_session_open(model, &options, &session, &error));
+    REFUSED(kvc_session_prompt(session, tokens, ROWS, NULL, NULL, &error), KVC_USAGE,
+            "the class's function queries must request some");
+    kvc_session_close(session);
+}
+
 static int set_up(void **state) {
     (void)state;
     if (open_whole(NULL, KVC_F16, "stage-arguments") != 0)
         return -1;
     FINE(kvc_engine_register(engine, &wrong, &error));
+    FINE(kvc_engine_register(engine, &pruner, &error));
+    FINE(kvc_engine_register(engine, &undeclared, &error));
+    FINE(kvc_engine_register(engine, &blind, &error));
     for (int i = 0; i < ROWS; i++)
         tokens[i] = (int32_t)(i * 7919 % (int)kvc_model_info(model)->vocab);
     return 0;
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused), cmocka_unit_test(test_channels)};
     return cmocka_run_group_tests(tests, set_up, close_whole);
 }
