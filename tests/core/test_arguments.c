@@ -215,6 +215,59 @@ static void test_sessions(void **state) {
     free(statuses);
 }
 
+/* A method's pseudo tokens must be in the vocabulary. */
+static uint32_t unknown_token(const struct kvc_values *values, const struct kvc_turn *turn, int32_t *offset,
+                              int32_t *more) {
+    (void)values, (void)turn;
+    *offset = 0;
+    if (more)
+        more[0] = (int32_t)kvc_model_info(model)->vocab;
+    return 1;
+}
+
+static enum kvc_status keep_all(struct kvc_stage *stage, const struct kvc_values *values, struct kvc_error *e) {
+    (void)stage, (void)values, (void)e;
+    return KVC_OK;
+}
+
+static const struct kvc_policy_class strange = {.name = "strange",
+                                                .summary = "adds a row of a token that the model does not have",
+                                                .stages = KVC_STAGE_PROMPT,
+                                                .prompt = keep_all,
+                                                .pseudo = unknown_token};
+
+static int count_row(void *user, uint64_t row, const float *logits) {
+    (void)row, (void)logits;
+    ++*(size_t *)user;
+    return 0;
+}
+
+/* Prompts that a policy makes impossible: with pseudo tokens that do not exist, or with the logits of rows that it does
+ * not compute in the upper layers. */
+static void test_policies_of_prompts(void **state) {
+    (void)state;
+    enum { TOKENS = 120 };
+    int32_t tokens[TOKENS];
+    size_t rows = 0;
+    const struct kvc_prompt_options each = {.row = count_row, .user = &rows};
+    struct kvc_session_options options;
+    struct kvc_session *session;
+    for (int i = 0; i < TOKENS; i++)
+        tokens[i] = (int32_t)(i * 7919 % (int)kvc_model_info(model)->vocab);
+    kvc_session_defaults(&options);
+    FINE(kvc_engine_register(engine, &strange, &error));
+    options.policy = "strange";
+    FINE(kvc_session_open(model, &options, &session, &error));
+    REFUSED(kvc_session_prompt(session, tokens, 3, NULL, NULL, &error), KVC_USAGE, "policy strange: a pseudo token");
+    kvc_session_close(session);
+    options.policy = "fastkv:budget=40,tsp=48,tsp_layer=0";
+    FINE(kvc_session_open(model, &options, &session, &error));
+    REFUSED(kvc_session_prompt(session, tokens, TOKENS, &each, NULL, &error), KVC_USAGE,
+            "the logits of every row were requested, but policy fastkv:budget=40,tsp=48,tsp_layer=0 keeps 48 of 120");
+    assert_int_equal(rows, 0);
+    kvc_session_close(session);
+}
+
 static int set_up(void **state) {
     (void)state;
     if (open_whole(NULL, KVC_F16, "arguments") != 0)
@@ -223,8 +276,9 @@ static int set_up(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_arguments),    cmocka_unit_test(test_estimates),
-                                       cmocka_unit_test(test_backends),     cmocka_unit_test(test_model_limits),
-                                       cmocka_unit_test(test_option_files), cmocka_unit_test(test_sessions)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_arguments),          cmocka_unit_test(test_estimates),
+                                       cmocka_unit_test(test_backends),           cmocka_unit_test(test_model_limits),
+                                       cmocka_unit_test(test_option_files),       cmocka_unit_test(test_sessions),
+                                       cmocka_unit_test(test_policies_of_prompts)};
     return cmocka_run_group_tests(tests, set_up, close_whole);
 }
