@@ -101,6 +101,37 @@ KVC_MEASURE(hadamard, 1, variant) {
         m->ops->hadamard(m->device, &(struct kvc_hadamard){.x = x, .heads = heads, .d = MEASURE_HEAD_SIZE});
 }
 
+KVC_MEASURE(smooth_factors, 1, variant) {
+    const size_t width = MEASURE_KV_HEADS * MEASURE_HEAD_SIZE, n = MEASURE_ROWS * width;
+    const struct kvc_span k = kvc_measure_values(m, n), q = kvc_measure_values(m, n * MEASURE_GROUP),
+                          factors = kvc_measure_space(m, 2 * width * 4);
+    (void)variant;
+    kvc_measure_counts(m, n * (1 + MEASURE_GROUP) * 4, n * (3 + 2 * MEASURE_GROUP), "%d x %d heads, %d queries",
+                       MEASURE_ROWS, MEASURE_KV_HEADS, MEASURE_GROUP);
+    while (kvc_measure_again(m))
+        m->ops->smooth_factors(m->device, &(struct kvc_smooth_factors){.k = k,
+                                                                       .q = q,
+                                                                       .factors = factors,
+                                                                       .rows = MEASURE_ROWS,
+                                                                       .heads = MEASURE_KV_HEADS * MEASURE_GROUP,
+                                                                       .kv_heads = MEASURE_KV_HEADS,
+                                                                       .d = MEASURE_HEAD_SIZE});
+}
+
+KVC_MEASURE(smooth, 1, variant) {
+    const size_t width = MEASURE_KV_HEADS * MEASURE_HEAD_SIZE, n = MEASURE_ROWS * width;
+    const struct kvc_span x = kvc_measure_values(m, n), factor = kvc_measure_values(m, width);
+    (void)variant;
+    kvc_measure_counts(m, 2ull * n * 4, n, "%d x %d heads", MEASURE_ROWS, MEASURE_KV_HEADS);
+    while (kvc_measure_again(m))
+        m->ops->smooth(m->device, &(struct kvc_smooth){.x = x,
+                                                       .factor = factor,
+                                                       .rows = MEASURE_ROWS,
+                                                       .heads = MEASURE_KV_HEADS,
+                                                       .kv_heads = MEASURE_KV_HEADS,
+                                                       .d = MEASURE_HEAD_SIZE});
+}
+
 KVC_MEASURE(centre, 1, variant) {
     const struct kvc_span x = kvc_measure_values(m, VALUES), mean = kvc_measure_values(m, MEASURE_HIDDEN);
     (void)variant;

@@ -33,6 +33,8 @@ KVC_DEVICE kvc_u32 kvc_packed_code(kvc_u32 type, float x, float scale, float min
         return (kvc_u32)kvc_group_quant(x - minimum, scale, 0.0f, 15.0f);
     case KVC_K_IQ4_NL:
         return (kvc_u32)kvc_group_iq4(x, scale);
+    case KVC_K_Q4H:
+        return (kvc_u32)kvc_q4h_code(x, kvc_q4h_inverse(scale));
     case KVC_K_Q5H:
         return (kvc_u32)(kvc_group_quant(x, scale, -16.0f, 15.0f) + 16);
     case KVC_K_Q6H:
@@ -60,6 +62,14 @@ KVC_DEVICE void kvc_store_codes(kvc_u32 type, KVC_GLOBAL kvc_u8 *to, KVC_GLOBAL 
         to[bytes + i] = (kvc_u8)(high >> 8 * i & 255u);
 }
 
+/* Returns the divisor of the scale of n values, at most 32, in Q4H. */
+KVC_DEVICE float kvc_stored_divisor(KVC_GLOBAL const float *x, kvc_u32 n, float top) {
+    float copy[KVC_ENTRY_GROUP];
+    for (kvc_u32 i = 0; i < n; i++)
+        copy[i] = x[i];
+    return kvc_q4h_best(copy, (int)n, top);
+}
+
 /* Stores a group of n values, at most 32, of a type with quants of less than 8 bits. Returns 1 if the scale or the
  * minimum saturated. */
 KVC_DEVICE kvc_u32 kvc_store_packed(kvc_u32 type, KVC_GLOBAL kvc_u8 *group, KVC_GLOBAL const float *x, kvc_u32 n) {
@@ -77,6 +87,8 @@ KVC_DEVICE kvc_u32 kvc_store_packed(kvc_u32 type, KVC_GLOBAL kvc_u8 *group, KVC_
          : type == KVC_K_Q5H    ? -16.0f
          : type == KVC_K_Q6H    ? -32.0f
                                 : -8.0f;
+    if (type == KVC_K_Q4H)
+        by = kvc_stored_divisor(x, n, top);
     half_bits = nan_seen ? (kvc_u16)KVC_Q8_NAN_SCALE : kvc_group_scale(top, by);
     saturates = kvc_group_saturates(top, by);
     group[0] = (kvc_u8)(half_bits & 0xff);

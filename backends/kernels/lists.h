@@ -190,6 +190,7 @@ KVC_DEVICE int kvc_packed_quant(kvc_u32 type, const struct kvc_packed *p, kvc_u3
     case KVC_K_Q4_1:
         return KVC_CODE4(p->quants, e);
     case KVC_K_IQ4_NL:
+    case KVC_K_Q4H:
         return kvc_iq4_value(KVC_CODE4(p->quants, e));
     case KVC_K_Q5H:
         return KVC_CODE5(p->quants, p->high, e) - 16;

@@ -45,7 +45,7 @@ KVC_DEVICE kvc_u32 kvc_packed_word(kvc_u32 type, const struct kvc_packed *p, kvc
     word = kvc_load_word(p->quants + e % 16) >> e / 16 * 4 & 0x0f0f0f0fu;
     if (type == KVC_K_Q4_1)
         return word;
-    if (type == KVC_K_IQ4_NL)
+    if (KVC_LOOKS_UP(KVC_K_, type))
         return kvc_word_iq4(word);
     if (type == KVC_K_Q5H)
         return kvc_word_less(word | kvc_word_of_bits((kvc_u32)p->high[e / 8] >> e % 8 & 15u) << 4, 16);
@@ -118,7 +118,7 @@ KVC_DEVICE struct kvc_quants kvc_packed_quants(kvc_u32 type, const struct kvc_pa
     }
     q.low = KVC_BITS16(vload16(0, p->quants), 0, 15);
     q.high = KVC_BITS16(vload16(0, p->quants), 4, 15);
-    if (type == KVC_K_IQ4_NL) {
+    if (KVC_LOOKS_UP(KVC_K_, type)) {
         q.low = kvc_iq4_values(q.low);
         q.high = kvc_iq4_values(q.high);
     } else if (type == KVC_K_Q5H) {
@@ -319,7 +319,7 @@ KVC_DEVICE struct kvc_quants kvc_packed_quants(kvc_u32 type, const struct kvc_pa
     if (type == KVC_K_Q6H)
         return kvc_quants_of(kvc_load_bytes(p->quants + worker * 8 % 16), worker / 2 * 4, 15, kvc_load_bytes(p->high),
                              worker * 2, 3, 4, 32);
-    if (type == KVC_K_IQ4_NL)
+    if (KVC_LOOKS_UP(KVC_K_, type))
         return kvc_iq4_quants(kvc_nibbles(p->quants, worker, 0, 0));
     return kvc_nibbles(p->quants, worker, 0, type == KVC_K_Q4_1 ? 0 : 8);
 }

@@ -163,6 +163,42 @@ KVC_KERNEL(scale)(KVC_SPAN(float, y), KVC_SPAN(const float, x), float factor, fl
     }
 }
 
+/* Work-items: one per channel of the KV heads, `count` in all. with_queries: 0 if all factors are 1. */
+KVC_KERNEL(smooth_factors)
+(KVC_SPAN(const float, k), KVC_SPAN(const float, q), KVC_SPAN(float, factors), kvc_u32 rows, kvc_u32 count, kvc_u32 d,
+ kvc_u32 group, kvc_u32 with_queries) {
+    const kvc_u64 i = KVC_GLOBAL_ID();
+    const kvc_u64 from = i / d * group * d + i % d;
+    float mean = 0.0f, keys = 0.0f, queries = 0.0f, factor = 1.0f;
+    if (i >= count)
+        return;
+    for (kvc_u32 r = 0; r < rows && with_queries; r++)
+        mean += k_buffer[k_offset + (kvc_u64)r * count + i];
+    mean = kvc_div(mean, (float)rows);
+    for (kvc_u32 r = 0; r < rows && with_queries; r++) {
+        const float off = k_buffer[k_offset + (kvc_u64)r * count + i] - mean;
+        keys = kvc_fma(off, off, keys);
+        for (kvc_u32 j = 0; j < group; j++) {
+            const float x = q_buffer[q_offset + (kvc_u64)r * group * count + from + (kvc_u64)j * d];
+            queries = kvc_fma(x, x, queries);
+        }
+    }
+    if (with_queries)
+        factor = kvc_smooth_factor(keys * (float)group, queries);
+    factors_buffer[factors_offset + i] = kvc_div(1.0f, factor);
+    factors_buffer[factors_offset + count + i] = factor;
+}
+
+/* x has n values, in rows of `width` channels: H heads of d. group is H / H_kv. */
+KVC_KERNEL(smooth)
+(KVC_SPAN(float, x), KVC_SPAN(const float, factor), kvc_u64 n, kvc_u32 width, kvc_u32 d, kvc_u32 group) {
+    const kvc_u64 i = KVC_GLOBAL_ID();
+    if (i < n) {
+        const kvc_u32 c = (kvc_u32)(i % width);
+        x_buffer[x_offset + i] = x_buffer[x_offset + i] * factor_buffer[factor_offset + c / d / group * d + c % d];
+    }
+}
+
 /* Writes the mean of x's first `rows` rows to centre [width]. */
 KVC_KERNEL(mean_row)(KVC_SPAN(float, centre), KVC_SPAN(const float, x), kvc_u32 rows, kvc_u32 width) {
     const kvc_u64 i = KVC_GLOBAL_ID();
@@ -177,29 +213,20 @@ KVC_KERNEL(mean_row)(KVC_SPAN(float, centre), KVC_SPAN(const float, x), kvc_u32 
 /* Replaces the mean in centre by the centre (core/base/ops.def). x is the first key of each head. Work-items:
  * (groups of a head, heads). */
 KVC_KERNEL(keep_first)
-(KVC_SPAN(float, centre), KVC_SPAN(const float, x), kvc_u32 d, kvc_u32 groups, kvc_u32 count, float limit) {
+(KVC_SPAN(float, centre), KVC_SPAN(const float, x), kvc_u32 d, kvc_u32 groups, kvc_u32 count, float half_range) {
     const kvc_u64 item = KVC_GLOBAL_ID();
     const kvc_u32 channel = (kvc_u32)(item % groups) * KVC_ENTRY_GROUP;
     const kvc_u32 n = d - channel < KVC_ENTRY_GROUP ? d - channel : KVC_ENTRY_GROUP;
-    float least, largest, scale;
-    int nan_seen = 0;
+    float key[KVC_ENTRY_GROUP];
     if (item >= count)
         return;
     x_offset += item / groups * d + channel;
     centre_offset += item / groups * d + channel;
-    least = largest = x_buffer[x_offset] - centre_buffer[centre_offset];
-    for (kvc_u32 i = 0; i < n; i++) {
-        const float key = x_buffer[x_offset + i] - centre_buffer[centre_offset + i];
-        least = key < least ? key : least;
-        largest = key > largest ? key : largest;
-        nan_seen |= kvc_is_nan(key);
-    }
-    scale =
-        kvc_f16_to_f32(nan_seen ? (kvc_u16)KVC_Q8_NAN_SCALE : kvc_group_scale(kvc_group_top(least, largest), -limit));
-    for (kvc_u32 i = 0; i < n; i++) {
-        const float first = x_buffer[x_offset + i], key = first - centre_buffer[centre_offset + i];
-        centre_buffer[centre_offset + i] = first - kvc_group_value(key, scale, limit);
-    }
+    for (kvc_u32 i = 0; i < n; i++)
+        key[i] = x_buffer[x_offset + i] - centre_buffer[centre_offset + i];
+    kvc_round_group(key, (int)n, half_range);
+    for (kvc_u32 i = 0; i < n; i++)
+        centre_buffer[centre_offset + i] = x_buffer[x_offset + i] - key[i];
 }
 
 /* Subtracts centre [width] from the rows of x. x has n values. */

@@ -68,6 +68,25 @@ void kvc_offload_scale(struct kvc_device *device, const struct kvc_scale *args) 
     kvc_launch_items(kvc_offload_of(device), &launch, args->n, 1, 1);
 }
 
+void kvc_offload_smooth_factors(struct kvc_device *device, const struct kvc_smooth_factors *args) {
+    const uint32_t count = args->kv_heads * args->d, group = args->heads / args->kv_heads;
+    const bool queries = args->q.buffer != NULL;
+    KVC_ASSERT(kvc_offload_holds(args->k, (uint64_t)args->rows * count) &&
+               kvc_offload_holds(args->factors, 2 * (uint64_t)count));
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_smooth_factors);
+    KVC_PUSH(&launch, args->k, queries ? args->q : args->k, args->factors, args->rows, count, args->d, group,
+             queries ? 1u : 0u);
+    kvc_launch_items(kvc_offload_of(device), &launch, count, 1, 1);
+}
+
+void kvc_offload_smooth(struct kvc_device *device, const struct kvc_smooth *args) {
+    const uint64_t n = (uint64_t)args->rows * args->heads * args->d;
+    KVC_ASSERT(kvc_offload_holds(args->x, n) && kvc_offload_holds(args->factor, (uint64_t)args->kv_heads * args->d));
+    struct kvc_launch launch = kvc_launch_of(KVC_KERNEL_smooth);
+    KVC_PUSH(&launch, args->x, args->factor, n, args->heads * args->d, args->d, args->heads / args->kv_heads);
+    kvc_launch_items(kvc_offload_of(device), &launch, n, 1, 1);
+}
+
 void kvc_offload_centre(struct kvc_device *device, const struct kvc_centre *args) {
     const uint64_t n = (uint64_t)args->rows * args->width;
     KVC_ASSERT(args->first <= args->rows && kvc_offload_holds(args->x, n) &&

@@ -20,14 +20,15 @@
  * channel's value is kvc_fma(scale, quant, minimum).
  *
  *   Q8_0                 scale = f16(amax / 127), quant = rint(x / scale), from -127 to 127
- *   Q4_0, Q4H, Q5H, Q6H  scale = f16(top / -half), quant = rint(x / scale), from -half to half - 1; half is 8, 16 or 32
+ *   Q4_0, Q5H, Q6H       scale = f16(top / -half), quant = rint(x / scale), from -half to half - 1; half is 8, 16 or 32
  *   IQ4_NL               scale = f16(top / -127), quant = kvc_iq4_value(c), which is nearest to x / scale
+ *   Q4H                  scale = f16(top / kvc_q4h_divisor(x)), quant = kvc_iq4_value(c), which is nearest to x / scale
  *   Q4_1                 scale = f16((largest - least) / 15), quant = rint((x - minimum) / scale), from 0 to 15
  *
  * `least` and `largest` are the group's smallest and largest value. amax is the larger of -least and largest. top is
  * `largest` if amax equals it, otherwise `least`. A scale or minimum saturates as F16 entries do. The group is then
- * counted as one saturated value. If the scale is 0, so are the quants (IQ4_NL: kvc_iq4_value(8)). A group with a NaN
- * stores the scale KVC_Q8_NAN_SCALE and the quants of scale 0, so that it reads as NaN throughout. */
+ * counted as one saturated value. If the scale is 0, so are the quants (IQ4_NL, Q4H: kvc_iq4_value(8)). A group with a
+ * NaN stores the scale KVC_Q8_NAN_SCALE and the quants of scale 0, so that it reads as NaN throughout. */
 #ifndef KVC_CORE_BASE_ENTRY_TYPES_H
 #define KVC_CORE_BASE_ENTRY_TYPES_H
 
@@ -78,10 +79,6 @@ KVC_INLINE int kvc_group_quant(float x, float scale, float low, float high) {
     v = v < low ? low : v;
     return (int)kvc_rint(v);
 }
-/* Returns the value that Q4H, Q5H or Q6H hold for x. Their quants are -limit .. limit - 1. */
-KVC_INLINE float kvc_group_value(float x, float scale, float limit) {
-    return scale * (float)kvc_group_quant(x, scale, -limit, limit - 1.0f);
-}
 /* Returns c: the number of the table's midpoints below x / scale. */
 KVC_INLINE int kvc_group_iq4(float x, float scale) {
     float v;
@@ -92,6 +89,78 @@ KVC_INLINE int kvc_group_iq4(float x, float scale) {
     for (int i = 0; i < 15; i++)
         c += v > (float)(kvc_iq4_value(i) + kvc_iq4_value(i + 1)) * 0.5f;
     return c;
+}
+
+/* True if quants of the type are kvc_iq4_value(code). T is KVC_, or KVC_K_ in kernels. */
+#define KVC_LOOKS_UP(T, type) ((type) == T##IQ4_NL || (type) == T##Q4H)
+
+/* Q4H tries this many scales for a group and takes the first of those with the smallest squared error. The scales are
+ * top / kvc_q4h_divisor(i), in F16. With -127, 113 and -104 the top is stored without loss. Values that a Q4H group
+ * holds have one of these as their top, so they are stored without loss again. The other divisors are a choice that
+ * makes the error of normal random numbers small: it is 0.75 of that of integers from -8 to 7. */
+#define KVC_Q4H_SCALES 8
+KVC_INLINE float kvc_q4h_divisor(int i) { /* -127, 113, -104, -134, -121, 118, -131, -140 */
+    const float magnitude = (float)((i & 4 ? 0x8c837679u : 0x8668717fu) >> (i & 3) * 8 & 255u);
+    return i % 4 == 1 ? magnitude : -magnitude;
+}
+/* Returns 1 / scale, or 0 if all quants of the group are kvc_iq4_value(8). */
+KVC_INLINE float kvc_q4h_inverse(float scale) {
+    return scale == 0.0f || kvc_is_nan(scale) ? 0.0f : kvc_div(1.0f, scale);
+}
+/* Returns c: the number of the table's midpoints below x * inverse. */
+KVC_INLINE int kvc_q4h_code(float x, float inverse) {
+    const float v = x * inverse;
+    int c = 0;
+    if (inverse == 0.0f)
+        return 8;
+    for (int i = 0; i < 15; i++)
+        c += v > (float)(kvc_iq4_value(i) + kvc_iq4_value(i + 1)) * 0.5f;
+    return c;
+}
+/* Returns the divisor of the scale for a group x [n]. Errors are summed in the order of the channels. */
+KVC_INLINE float kvc_q4h_best(const float *x, int n, float top) {
+    float least = 0.0f, best = kvc_q4h_divisor(0);
+    for (int i = 0; i < KVC_Q4H_SCALES; i++) {
+        const float scale = kvc_f16_to_f32(kvc_group_scale(top, kvc_q4h_divisor(i)));
+        const float inverse = kvc_q4h_inverse(scale);
+        float sum = 0.0f;
+        for (int e = 0; e < n; e++) {
+            const float off = x[e] - scale * (float)kvc_iq4_value(kvc_q4h_code(x[e], inverse));
+            sum = kvc_fma(off, off, sum);
+        }
+        if (i == 0 || sum < least) {
+            least = sum;
+            best = kvc_q4h_divisor(i);
+        }
+    }
+    return best;
+}
+
+/* Replaces x [n], a group at most, by the values that Q4H, Q5H or Q6H hold for it. half is 8 (Q4H), 16 or 32. */
+KVC_INLINE void kvc_round_group(float *x, int n, float half) {
+    float least = x[0], largest = x[0], top, scale, inverse;
+    int nan = 0;
+    for (int i = 0; i < n; i++) {
+        least = x[i] < least ? x[i] : least;
+        largest = x[i] > largest ? x[i] : largest;
+        nan |= kvc_is_nan(x[i]);
+    }
+    top = kvc_group_top(least, largest);
+    scale = kvc_f16_to_f32(nan ? (kvc_u16)KVC_Q8_NAN_SCALE
+                               : kvc_group_scale(top, half == 8.0f ? kvc_q4h_best(x, n, top) : -half));
+    inverse = kvc_q4h_inverse(scale);
+    for (int i = 0; i < n; i++)
+        x[i] = scale * (half == 8.0f ? (float)kvc_iq4_value(kvc_q4h_code(x[i], inverse))
+                                     : (float)kvc_group_quant(x[i], scale, -half, half - 1.0f));
+}
+
+/* Returns (keys / queries)^(1/8), or 1 if the quotient is not from 2^-40 to 2^40. If the arguments are sums of squares,
+ * the result is the fourth root of the quotient of keys and queries. */
+KVC_INLINE float kvc_smooth_factor(float keys, float queries) {
+    const float quotient = kvc_div(keys, queries);
+    if (!(quotient >= 0x1p-40f && quotient <= 0x1p40f))
+        return 1.0f;
+    return kvc_sqrt(kvc_sqrt(kvc_sqrt(quotient)));
 }
 
 /* The values of a Q4_1 group are kvc_fma(d, c, m) for codes c of 0 .. 15. For integer products they are rounded to

@@ -332,6 +332,52 @@ KVC_CASE(hadamard, 12) {
         kvc_verify_compare(v, x, 0, n, "x");
 }
 
+KVC_INJECT(smooth_factors, kvc_smooth_factors,
+           kvc_flip(device, args->factors, (size_t)2 * args->kv_heads * args->d - 1))
+KVC_CASE(smooth_factors, 12) {
+    const uint32_t rows = draw_rows(v), d = draw_any(v), kv_heads = kvc_verify_range(v, 1, 3),
+                   heads = kv_heads * kvc_verify_range(v, 1, 4), n = kv_heads * d;
+    const bool queries = kvc_verify_range(v, 0, 5) > 0;
+    const struct kvc_twin k = kvc_verify_twin_values(v, (size_t)rows * n, kvc_verify_flavour(v)),
+                          q = kvc_verify_twin_values(v, (size_t)rows * heads * d, kvc_verify_flavour(v)),
+                          factors = kvc_verify_output(v, 2 * (size_t)n * sizeof(float));
+    snprintf(v->shape, sizeof v->shape, "rows %u, heads %u, kv_heads %u, d %u%s", (unsigned)rows, (unsigned)heads,
+             (unsigned)kv_heads, (unsigned)d, queries ? "" : ", no queries");
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->smooth_factors(
+            v->device[side],
+            &(struct kvc_smooth_factors){.k = kvc_verify_span(k, side),
+                                         .q = queries ? kvc_verify_span(q, side) : (struct kvc_span){0},
+                                         .factors = kvc_verify_span(factors, side),
+                                         .rows = rows,
+                                         .heads = heads,
+                                         .kv_heads = kv_heads,
+                                         .d = d});
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, factors, 0, 2 * (size_t)n, "factors");
+}
+
+KVC_INJECT(smooth, kvc_smooth,
+           if (args->rows) kvc_flip(device, args->x, (size_t)args->rows * args->heads * args->d - 1))
+KVC_CASE(smooth, 12) {
+    const uint32_t rows = draw_rows(v), d = draw_any(v), kv_heads = kvc_verify_range(v, 1, 3),
+                   heads = kv_heads * kvc_verify_range(v, 1, 4);
+    const size_t n = (size_t)rows * heads * d;
+    const struct kvc_twin x = kvc_verify_twin_values(v, n, kvc_verify_flavour(v)),
+                          factor = kvc_verify_twin_values(v, (size_t)kv_heads * d, kvc_verify_flavour(v));
+    snprintf(v->shape, sizeof v->shape, "rows %u, heads %u, kv_heads %u, d %u", (unsigned)rows, (unsigned)heads,
+             (unsigned)kv_heads, (unsigned)d);
+    for (int side = v->first; side < 2 && v->status == KVC_OK; side++)
+        v->device[side]->ops->smooth(v->device[side], &(struct kvc_smooth){.x = kvc_verify_span(x, side),
+                                                                           .factor = kvc_verify_span(factor, side),
+                                                                           .rows = rows,
+                                                                           .heads = heads,
+                                                                           .kv_heads = kv_heads,
+                                                                           .d = d});
+    if (v->status == KVC_OK)
+        kvc_verify_compare(v, x, 0, n, "x");
+}
+
 KVC_INJECT(centre, kvc_centre, if (args->rows) kvc_flip(device, args->x, (size_t)args->rows * args->width - 1))
 KVC_CASE(centre, 12) {
     static const enum kvc_type types[] = {KVC_Q4H, KVC_Q5H, KVC_Q6H, KVC_F32};

@@ -1,4 +1,5 @@
-/* centre.c - subtracts a constant, the centre, from all keys of a session. The keys of a head lie around a point far
+/* centre.c - multiplies channels of keys and queries by factors (ops.def, smooth_factors) before they are rotated, and
+ * subtracts a constant, the centre, from all rotated keys of a session. The keys of a head lie around a point far
  * from zero. The differences from their mean are smaller, and rounding them to a few bits loses less. The centre is the
  * mean of the first keys, moved so that the first key, on which many heads rely most, is stored without loss. In layers
  * with a sliding window, which the first key leaves, the centre is the mean. All scores of a query change by the same
@@ -11,6 +12,9 @@
 #include "core/base/integers.h"
 #include "core/engine/archive.h"
 #include "core/engine/session.h"
+
+/* The arrays [H_kv, d] of a layer, in this order. */
+enum { CENTRE, KEY_FACTORS, QUERY_FACTORS };
 
 static size_t width_of(const struct kvc_session *session) {
     const struct kvc_geometry *g = &session->runner->geometry;
@@ -27,14 +31,15 @@ static uint32_t own_layers(const struct kvc_session *session, uint32_t *first) {
 
 static size_t bytes_of(const struct kvc_session *session) {
     uint32_t first;
-    return own_layers(session, &first) * width_of(session) * sizeof(float);
+    return own_layers(session, &first) * KVC_CENTRE_ARRAYS * width_of(session) * sizeof(float);
 }
 
-static struct kvc_span centre_of(const struct kvc_session *session, uint32_t layer) {
+static struct kvc_span array_of(const struct kvc_session *session, uint32_t layer, uint32_t array) {
     uint32_t first;
     (void)own_layers(session, &first);
     KVC_ASSERT(layer >= first);
-    return (struct kvc_span){session->centres, (layer - first) * width_of(session) * sizeof(float)};
+    return (struct kvc_span){session->centres,
+                             ((layer - first) * KVC_CENTRE_ARRAYS + array) * width_of(session) * sizeof(float)};
 }
 
 /* Returns true if a constant that is added to all scores of a row does not change attention. */
@@ -56,17 +61,55 @@ void kvc_centre_close(struct kvc_session *session) {
         kvc_cache_state_free(&session->cache, bytes_of(session), session->centres);
 }
 
+/* Returns true if the layer's keys are changed. *first receives the number of rows from which the layer's arrays must
+ * be computed; 0: they exist. */
+static bool changes_keys(const struct kvc_session *session, uint32_t layer, uint32_t stored, uint32_t *first) {
+    const uint32_t had = session->cache.layer[layer].mean_rows;
+    *first = had ? 0 : kvc_min_u32(stored, KVC_MEAN_ROWS);
+    return session->centres && scores_may_move(session->runner, layer) && (had || stored);
+}
+
+void kvc_centre_smooth(const struct kvc_session *session, uint32_t layer, struct kvc_span q, bool queries,
+                       struct kvc_span k, uint32_t rows, uint32_t stored) {
+    struct kvc_device *device = session->runner->device;
+    const struct kvc_geometry *g = &session->runner->geometry;
+    uint32_t first;
+    KVC_ASSERT(stored <= rows);
+    if (!changes_keys(session, layer, stored, &first))
+        return;
+    if (first)
+        device->ops->smooth_factors(device,
+                                    &(struct kvc_smooth_factors){.k = k,
+                                                                 .q = queries ? q : (struct kvc_span){NULL, 0},
+                                                                 .factors = array_of(session, layer, KEY_FACTORS),
+                                                                 .rows = first,
+                                                                 .heads = g->heads,
+                                                                 .kv_heads = g->kv_heads,
+                                                                 .d = g->head_size});
+    struct kvc_smooth smooth = {.x = k,
+                                .factor = array_of(session, layer, KEY_FACTORS),
+                                .rows = rows,
+                                .heads = g->kv_heads,
+                                .kv_heads = g->kv_heads,
+                                .d = g->head_size};
+    device->ops->smooth(device, &smooth);
+    smooth.x = q;
+    smooth.factor = array_of(session, layer, QUERY_FACTORS);
+    smooth.heads = g->heads;
+    if (queries)
+        device->ops->smooth(device, &smooth);
+}
+
 void kvc_centre_keys(struct kvc_session *const *sessions, size_t count, uint32_t layer, struct kvc_span k,
                      uint32_t rows, uint32_t stored) {
     const struct kvc_runner *runner = sessions[0]->runner;
     const struct kvc_ops *ops = runner->device->ops;
-    struct kvc_cache_layer *own = &sessions[0]->cache.layer[layer];
+    const uint32_t width = (uint32_t)width_of(sessions[0]);
+    uint32_t first;
     KVC_ASSERT(count > 0 && stored <= rows);
-    if (!sessions[0]->centres || !scores_may_move(runner, layer) || (own->mean_rows == 0 && stored == 0))
+    if (!changes_keys(sessions[0], layer, stored, &first))
         return;
-    const uint32_t first = own->mean_rows ? 0 : kvc_min_u32(stored, KVC_MEAN_ROWS),
-                   width = (uint32_t)width_of(sessions[0]);
-    const struct kvc_span centre = centre_of(sessions[0], layer);
+    const struct kvc_span centre = array_of(sessions[0], layer, CENTRE);
     const bool lasting = kvc_runner_window(runner, layer) == 0; /* later rows see the first key */
     ops->centre(runner->device,
                 &(struct kvc_centre){.x = k,
@@ -79,7 +122,8 @@ void kvc_centre_keys(struct kvc_session *const *sessions, size_t count, uint32_t
     for (size_t i = 0; i < count && first; i++) {
         KVC_ASSERT(sessions[i]->centres && sessions[i]->cache.layer[layer].mean_rows == 0);
         if (i > 0)
-            ops->copy(runner->device, centre_of(sessions[i], layer), centre, width * sizeof(float));
+            ops->copy(runner->device, array_of(sessions[i], layer, CENTRE), centre,
+                      KVC_CENTRE_ARRAYS * width * sizeof(float));
         sessions[i]->cache.layer[layer].mean_rows = first;
     }
 }

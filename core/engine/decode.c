@@ -39,12 +39,17 @@ static void project(const struct kvc_step *step, uint32_t layer) {
     for (uint32_t i = 0; i < step->count; i++)
         kvc_cache_positions_rotate(step->session[i], layer, i, 1);
     kvc_runner_project_values(step->runner, layer, step->count);
+    const size_t width = (size_t)step->runner->geometry.kv_heads * step->runner->geometry.head_size;
+    for (uint32_t i = 0; i < step->count; i++)
+        kvc_centre_smooth(
+            step->session[i], layer,
+            row_of(&step->runner->q, i, (size_t)step->runner->geometry.heads * step->runner->geometry.head_size), true,
+            row_of(&step->runner->k, i, width), 1, step->stored);
     for (uint32_t i = 0, rows; i < step->count; i += rows) {
         rows = same_types(step, i);
         kvc_runner_transform(step->runner, &step->session[i]->cache.format, i, rows, row_of(&step->runner->k, 0, 0),
                              row_of(&step->runner->v, 0, 0));
     }
-    const size_t width = (size_t)step->runner->geometry.kv_heads * step->runner->geometry.head_size;
     for (uint32_t i = 0; i < step->count; i++)
         kvc_centre_keys(&step->session[i], 1, layer, row_of(&step->runner->k, i, width), 1, step->stored);
 }

@@ -142,6 +142,8 @@ static enum kvc_status compute_part(struct kvc_session *const *sessions, size_t 
     if (status != KVC_OK)
         return status;
     const struct kvc_entry_format *format = &part->session->cache.format; /* all sessions have the same types */
+    kvc_centre_smooth(sessions[0], layer, kvc_growable_at(&runner->q, 0), !projected.entries_only, projected.k,
+                      part->rows, part->stored);
     kvc_runner_transform(runner, format, 0, part->rows, projected.k, projected.v);
     kvc_centre_keys(sessions, count, layer, projected.k, part->rows, part->stored);
     for (size_t i = 0; i < count; i++)

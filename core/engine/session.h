@@ -58,7 +58,7 @@ struct kvc_session {
     struct kvc_evictions evictions; /* evict.c */
     struct kvc_select_state select; /* select.c */
     struct kvc_cache_positions cache_positions;
-    struct kvc_buffer *centres;  /* [own layers, H_kv, d]: subtracted from keys; NULL: not used (centre.h) */
+    struct kvc_buffer *centres;  /* [own layers, 3, H_kv, d]: centres and factors; NULL: not used (centre.h) */
     struct kvc_growable filters; /* [layers, H_kv, d]: written by kvc_stage_prepare_filter */
     struct kvc_growable series;  /* [layers, H, d + d/2]: written by kvc_stage_prepare_series (stage_series.c) */
     struct kvc_record record;    /* record.c */

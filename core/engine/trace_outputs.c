@@ -146,6 +146,14 @@ void kvc_trace_hadamard(struct kvc_trace *trace, const struct kvc_hadamard *args
     put_flat(trace, "hadamard", args->x, (size_t)args->heads * args->d);
 }
 
+void kvc_trace_smooth_factors(struct kvc_trace *trace, const struct kvc_smooth_factors *args) {
+    put_flat(trace, "smooth_factors", args->factors, (size_t)2 * args->kv_heads * args->d);
+}
+
+void kvc_trace_smooth(struct kvc_trace *trace, const struct kvc_smooth *args) {
+    put_flat(trace, "smooth", args->x, (size_t)args->rows * args->heads * args->d);
+}
+
 void kvc_trace_centre(struct kvc_trace *trace, const struct kvc_centre *args) {
     put_flat(trace, "centre", args->x, (size_t)args->rows * args->width);
 }

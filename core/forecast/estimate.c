@@ -2,6 +2,7 @@
 #include "core/forecast/estimate.h"
 
 #include "core/engine/cache.h"
+#include "core/engine/centre.h"
 
 #include <stdlib.h>
 
@@ -31,7 +32,8 @@ static enum kvc_status open_estimate(struct kvc_estimator *e, struct kvc_error *
         layer->lists[0] = layer->heads - layer->lists[1];
     }
     if (kvc_policy_centres(e->policy, kvc_format_types(&e->format)))
-        e->ledger.state += (uint64_t)e->own_layers * e->g->kv_heads * e->g->head_size * sizeof(float);
+        e->ledger.state +=
+            (uint64_t)e->own_layers * KVC_CENTRE_ARRAYS * e->g->kv_heads * e->g->head_size * sizeof(float);
     e->ledger.peak = e->ledger.state;
     return KVC_OK;
 }

@@ -77,6 +77,40 @@ static void embed_types(void **state) {
     OPS->weight_free(device, weight);
 }
 
+static void smooth_by_definition(void **state) {
+    enum { ROWS = 9, HEADS = 6, KV = 2, D = 5, WIDTH = KV * D };
+    struct kvc_span k = values(ROWS * WIDTH), q = values(ROWS * HEADS * D), factors = buffer(2 * WIDTH * 4);
+    struct kvc_smooth_factors args = {
+        .k = k, .q = q, .factors = factors, .rows = ROWS, .heads = HEADS, .kv_heads = KV, .d = D};
+    (void)state;
+    for (int r = 0; r < ROWS; r++)
+        floats(k)[r * WIDTH + 3] = 0.25f; /* a constant channel: its factors are 1 */
+    OPS->smooth_factors(device, &args);
+    for (int i = 0; i < WIDTH; i++) {
+        double mean = 0, keys = 0, queries = 0;
+        for (int r = 0; r < ROWS; r++)
+            mean += (double)floats(k)[r * WIDTH + i] / ROWS;
+        for (int r = 0; r < ROWS; r++) {
+            keys += pow((double)floats(k)[r * WIDTH + i] - mean, 2) / ROWS;
+            for (int h = i / D * 3; h < i / D * 3 + 3; h++)
+                queries += pow((double)floats(q)[(r * HEADS + h) * D + i % D], 2) / (3 * ROWS);
+        }
+        const double factor = i == 3 ? 1.0 : pow(sqrt(keys) / sqrt(queries), 0.25);
+        assert_near(floats(factors)[WIDTH + i], factor, 1e-5);
+        assert_near(floats(factors)[i], 1 / factor, 1e-5);
+    }
+    struct kvc_span x = values(ROWS * HEADS * D), before = values(ROWS * HEADS * D);
+    memcpy(floats(before), floats(x), ROWS * HEADS * D * 4);
+    OPS->smooth(device,
+                &(struct kvc_smooth){.x = x, .factor = factors, .rows = ROWS, .heads = HEADS, .kv_heads = KV, .d = D});
+    for (int i = 0; i < ROWS * HEADS * D; i++)
+        assert_true(floats(x)[i] == floats(before)[i] * floats(factors)[i / D % HEADS / 3 * D + i % D]);
+    args.q.buffer = NULL;
+    OPS->smooth_factors(device, &args);
+    for (int i = 0; i < 2 * WIDTH; i++)
+        assert_true(floats(factors)[i] == 1.0f);
+}
+
 static void norm_close(void **state) {
     uint32_t rows = 4, K = 77;
     struct kvc_span x = values(rows * K), w = values(K), y = buffer(rows * K * 4);
@@ -457,9 +491,11 @@ static void columns_and_groups(void **state) {
 
 int main(void) {
 #define TEST(name) cmocka_unit_test_teardown(name, end_test)
-    const struct CMUnitTest tests[] = {
-        TEST(linear_close),      TEST(linear_order), TEST(embed_types), TEST(norm_close), TEST(rope_both_orders),
-        TEST(simple_rows),       TEST(gates),        TEST(pools),       TEST(keeps),      TEST(shares_slots),
-        TEST(columns_and_groups)};
+    const struct CMUnitTest tests[] = {TEST(linear_close), TEST(linear_order),
+                                       TEST(embed_types),  TEST(smooth_by_definition),
+                                       TEST(norm_close),   TEST(rope_both_orders),
+                                       TEST(simple_rows),  TEST(gates),
+                                       TEST(pools),        TEST(keeps),
+                                       TEST(shares_slots), TEST(columns_and_groups)};
     return cmocka_run_group_tests(tests, open_ref, close_ref);
 }

@@ -14,6 +14,8 @@ append demo full
 attention demo full
 scale caps full
 hadamard rotated full
+smooth_factors rotated full
+smooth rotated full
 centre rotated full
 convolve delta full
 delta_rule delta full

@@ -20,16 +20,37 @@ static struct kvc_session *open_pair(const char *policy, enum kvc_type key, uint
     return session;
 }
 
-/* The transform by its definition: signs of a Hadamard matrix, in each part of the head. */
-static void rotate(double *y, const float *k, uint32_t d) {
+/* Reads the factors of head h of layer 0 by which keys are multiplied. Those of queries are their inverses. */
+static void factors_of(struct kvc_session *session, uint32_t h, float *factor) {
+    const uint32_t d = kvc_model_info(model)->head_size, heads = kvc_model_info(model)->kv_heads;
+    struct kvc_device *device = session->runner->device;
+    float inverse[SIZE_MOST];
+    for (uint32_t i = 0; i < d; i++)
+        factor[i] = 1.0f;
+    for (uint32_t part = 1; part < 3 && session->centres; part++)
+        device->ops->download(device, part == 1 ? factor : inverse,
+                              (struct kvc_span){session->centres, (part * heads + h) * d * sizeof(float)},
+                              d * sizeof(float));
+    for (uint32_t i = 0; i < d && session->centres; i++)
+        assert_true(factor[i] > 0.0f && fabs((double)factor[i] * (double)inverse[i] - 1.0) < 1e-6);
+}
+
+/* Multiplies a key by its factors and transforms it by the definition: signs of a Hadamard matrix, in each part of the
+ * head. */
+static void rotate(double *y, const float *k, const float *factor, uint32_t d) {
     const uint32_t width = d & (~d + 1);
     for (uint32_t i = 0; i < d; i++) {
         y[i] = 0.0;
         for (uint32_t j = 0; j < width; j++)
-            y[i] += (double)k[i / width * width + j] * (__builtin_popcount(i % width & j) % 2 ? -1.0 : 1.0);
+            y[i] += (double)k[i / width * width + j] * (double)factor[i / width * width + j] *
+                    (__builtin_popcount(i % width & j) % 2 ? -1.0 : 1.0);
         y[i] /= sqrt((double)width);
     }
 }
+
+/* Returns the quotient of a group's largest value and the largest error. Q4H may store the largest value, 140 scales,
+ * as 113. */
+static double half_of(enum kvc_type type) { return type == KVC_Q4H ? 140.0 / (140 - 113) : 32.0; }
 
 static double largest_of(const double *y, const double *mean, uint32_t from, uint32_t end) {
     double largest = 0.0;
@@ -43,12 +64,13 @@ static double largest_of(const double *y, const double *mean, uint32_t from, uin
 static void check_centre(struct kvc_session *stored, uint32_t h, const float *k, const float *s, double *mean,
                          const char *what) {
     const uint32_t d = kvc_model_info(model)->head_size;
-    const double half = kvc_rotated_half(kvc_session_cache_type(stored).key);
-    float centre[SIZE_MOST];
+    const double half = half_of(kvc_session_cache_type(stored).key);
+    float centre[SIZE_MOST], factor[SIZE_MOST];
     double y[SIZE_MOST];
+    factors_of(stored, h, factor);
     stored->runner->device->ops->download(stored->runner->device, centre,
                                           (struct kvc_span){stored->centres, h * d * sizeof(float)}, d * sizeof(float));
-    rotate(y, k, d);
+    rotate(y, k, factor, d);
     for (uint32_t i = 0; i < d; i++) {
         const uint32_t from = i / 32 * 32, end = from + 32 < d ? from + 32 : d;
         if (!(fabs(s[i] + (double)centre[i] - y[i]) <= 1e-5 * fabs(y[i]) + 1e-5))
@@ -69,8 +91,9 @@ static void check_centre(struct kvc_session *stored, uint32_t h, const float *k,
 static void check_keys(struct kvc_session *whole, struct kvc_session *stored, uint32_t first, const char *what) {
     const uint32_t d = kvc_model_info(model)->head_size, heads = kvc_model_info(model)->kv_heads;
     const enum kvc_type type = kvc_session_cache_type(stored).key;
-    const double half = type == KVC_Q4H ? 8.0 : 32.0;
+    const double half = half_of(type);
     double mean[SIZE_MOST], y[SIZE_MOST], least = INFINITY;
+    float factor[SIZE_MOST];
     assert_true(d <= SIZE_MOST);
     for (uint32_t h = 0; h < heads; h++) {
         size_t bytes[2];
@@ -78,15 +101,16 @@ static void check_keys(struct kvc_session *whole, struct kvc_session *stored, ui
         const size_t rows = bytes[0] / (2 * d + 1) / sizeof(float);
         assert_int_equal(bytes[0], bytes[1]);
         memset(mean, 0, sizeof mean);
+        factors_of(stored, h, factor);
         for (size_t r = 0; r < first; r++) {
-            rotate(y, k + r * d, d);
+            rotate(y, k + r * d, factor, d);
             for (uint32_t i = 0; i < d; i++)
                 mean[i] += y[i] / first;
         }
         if (first)
             check_centre(stored, h, k, s, mean, what);
         for (size_t r = 0; r < rows; r++) {
-            rotate(y, k + r * d, d);
+            rotate(y, k + r * d, factor, d);
             for (uint32_t g = 0; g < d; g += 32) {
                 const uint32_t end = g + 32 < d ? g + 32 : d;
                 const double largest = largest_of(y, mean, g, end);
@@ -195,7 +219,7 @@ static void test_sliding_windows(void **state) {
     FINE(kvc_model_open(engine, path, &model, &error));
     struct kvc_session *whole = open_pair("full", KVC_F32, 0), *stored = open_pair("full", KVC_Q4H, 0);
     const uint32_t d = kvc_model_info(model)->head_size;
-    float centre[SIZE_MOST];
+    float centre[SIZE_MOST], factor[SIZE_MOST];
     double y[SIZE_MOST];
     int32_t ids[FIRST];
     for (uint32_t i = 0; i < FIRST; i++)
@@ -206,8 +230,9 @@ static void test_sliding_windows(void **state) {
         size_t bytes;
         double mean[SIZE_MOST] = {0};
         float *k = entries_of(whole, 0, h, &bytes);
+        factors_of(stored, h, factor);
         for (size_t r = 0; r < FIRST; r++) {
-            rotate(y, k + r * d, d);
+            rotate(y, k + r * d, factor, d);
             for (uint32_t i = 0; i < d; i++)
                 mean[i] += y[i] / FIRST;
         }

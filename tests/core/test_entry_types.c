@@ -4,6 +4,8 @@
 
 #include "tests/core/session_fixture.h"
 
+#include "core/base/canon.h"
+#include "core/base/entry_types.h"
 #include "core/base/types.h"
 #include "core/engine/session.h"
 
@@ -96,6 +98,8 @@ static double bound(enum kvc_type type, double x, double least, double largest) 
         return amax / 16 * (half + 0.5);
     case KVC_Q6H:
         return amax / 32 * (half + 0.5);
+    case KVC_Q4H: /* the largest value is 140 scales at most, and 113 may be stored for it */
+        return amax / 140 * 27.1;
     default: /* a step, because there is no quant 8 */
         return amax / 8 * (half + 0.5);
     }
@@ -162,6 +166,69 @@ static void test_values(void **state) {
             ops->buffer_free(device, buffers[i]);
     }
     kvc_session_close(session);
+}
+
+/* Returns a normal random number. */
+static double draw_normal(uint64_t *state) {
+    double u[2];
+    for (int i = 0; i < 2; i++) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        u[i] = ((double)(*state >> 11) + 0.5) * 0x1p-53;
+    }
+    return sqrt(-2.0 * log(u[0])) * cos(2.0 * acos(-1.0) * u[1]);
+}
+
+/* Returns the squared error of x [n] if each value is stored as the nearest of `count` levels, times the scale. */
+static double squared_error(const float *x, int n, double scale, const int *level, int count) {
+    double sum = 0.0;
+    for (int e = 0; e < n; e++) {
+        double least = INFINITY;
+        for (int c = 0; c < count; c++)
+            least = fmin(least, fabs((double)x[e] - scale * level[c]));
+        sum += least * least;
+    }
+    return sum;
+}
+
+/* Q4H takes the best of its scales, has less error than integers of four bits, and stores its own values without loss.
+ */
+static void test_scales(void **state) {
+    (void)state;
+    static const int tops[] = {-127, 113, -104, -134, -121, 118, -131, -140};
+    int level[16], integers[16];
+    double stored_error = 0.0, integer_error = 0.0;
+    uint64_t random = 7;
+    for (int c = 0; c < 16; c++) {
+        level[c] = kvc_iq4_value(c);
+        integers[c] = c - 8;
+    }
+    for (int round = 0; round < 3000; round++) {
+        const int n = round % 5 ? 32 : 1 + round % 31;
+        float x[32], stored[32], again[32];
+        double top = 0.0, best = INFINITY, error_here = 0.0;
+        for (int e = 0; e < n; e++) {
+            x[e] = stored[e] = (float)(draw_normal(&random) * pow(10.0, round % 7 - 1.0));
+            top = fabs((double)x[e]) > fabs(top) ? (double)x[e] : top;
+        }
+        kvc_round_group(stored, n, 8.0f);
+        for (int i = 0; i < KVC_Q4H_SCALES; i++) {
+            const double scale = (double)kvc_f16_to_f32(kvc_f32_to_f16((float)top / (float)tops[i]));
+            best = fmin(best, squared_error(x, n, scale, level, 16));
+        }
+        for (int e = 0; e < n; e++)
+            error_here += ((double)x[e] - (double)stored[e]) * ((double)x[e] - (double)stored[e]);
+        if (!(error_here <= best * 1.0001 + top * top * 1e-9))
+            fail_msg("round %d: the squared error is %g, with the best scale %g", round, error_here, best);
+        memcpy(again, stored, sizeof again);
+        kvc_round_group(again, n, 8.0f);
+        for (int e = 0; e < n; e++)
+            assert_true(again[e] == stored[e]);
+        if (n == 32 && round % 7 == 1) {
+            stored_error += error_here;
+            integer_error += squared_error(x, n, top / -8.0, integers, 16);
+        }
+    }
+    assert_true(stored_error < 0.8 * integer_error);
 }
 
 /* ---- sessions ---- */
@@ -340,9 +407,9 @@ static void test_batch(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),    cmocka_unit_test(test_sizes),
-                                       cmocka_unit_test(test_values),   cmocka_unit_test(test_sessions),
-                                       cmocka_unit_test(test_rotation), cmocka_unit_test(test_rotated_scores),
-                                       cmocka_unit_test(test_batch)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_texts),          cmocka_unit_test(test_sizes),
+                                       cmocka_unit_test(test_values),         cmocka_unit_test(test_scales),
+                                       cmocka_unit_test(test_sessions),       cmocka_unit_test(test_rotation),
+                                       cmocka_unit_test(test_rotated_scores), cmocka_unit_test(test_batch)};
     return cmocka_run_group_tests(tests, set_up, close_whole);
 }

@@ -17,12 +17,12 @@ static uint32_t load_group(enum kvc_type type, const unsigned char *row, uint32_
     to->scale = KVC_HALF(at);
     to->minimum = type == KVC_Q4_1 ? KVC_HALF(at + 2) : 0.0f;
     for (uint32_t e = 0; e < n; e++)
-        to->quant[e] = type == KVC_Q8_0     ? (kvc_i8)q[e]
-                       : type == KVC_IQ4_NL ? kvc_iq4_value(KVC_CODE4(q, e))
-                       : type == KVC_Q4_1   ? KVC_CODE4(q, e)
-                       : type == KVC_Q5H    ? KVC_CODE5(q, high, e) - 16
-                       : type == KVC_Q6H    ? KVC_CODE6(q, high, e) - 32
-                                            : KVC_CODE4(q, e) - 8;
+        to->quant[e] = type == KVC_Q8_0           ? (kvc_i8)q[e]
+                       : KVC_LOOKS_UP(KVC_, type) ? kvc_iq4_value(KVC_CODE4(q, e))
+                       : type == KVC_Q4_1         ? KVC_CODE4(q, e)
+                       : type == KVC_Q5H          ? KVC_CODE5(q, high, e) - 16
+                       : type == KVC_Q6H          ? KVC_CODE6(q, high, e) - 32
+                                                  : KVC_CODE4(q, e) - 8;
     return n;
 }
 
@@ -64,6 +64,8 @@ static int code_of(enum kvc_type type, float x, float scale, float minimum) {
         return kvc_group_quant(x, scale, -127.0f, 127.0f);
     case KVC_IQ4_NL:
         return kvc_group_iq4(x, scale);
+    case KVC_Q4H:
+        return kvc_q4h_code(x, kvc_q4h_inverse(scale));
     case KVC_Q4_1:
         return kvc_group_quant(x - minimum, scale, 0.0f, 15.0f);
     case KVC_Q5H:
@@ -87,6 +89,8 @@ static uint32_t store_group(enum kvc_type type, unsigned char *group, const floa
     }
     top = kvc_group_top(least, largest);
     by = type == KVC_Q5H ? -16.0f : type == KVC_Q6H ? -32.0f : type == KVC_IQ4_NL ? -127.0f : -8.0f;
+    if (type == KVC_Q4H)
+        by = kvc_q4h_best(x, (int)n, top);
     if (type == KVC_Q8_0) {
         top = kvc_max(-least, largest);
         by = 127.0f;

@@ -134,6 +134,42 @@ void KVC_REF(transform)(float *x, uint32_t d) {
     }
 }
 
+void KVC_REF(smooth_factors)(struct kvc_device *device, const struct kvc_smooth_factors *args) {
+    const float *k = kvc_span_data(args->k), *q = args->q.buffer ? kvc_span_data(args->q) : NULL;
+    const uint32_t d = args->d, width = args->kv_heads * d, group = args->heads / args->kv_heads;
+    float *factors = kvc_span_data(args->factors);
+    KVC_ASSERT(args->rows > 0 && args->heads % args->kv_heads == 0);
+    (void)device;
+    for (uint32_t i = 0; i < width; i++) {
+        float mean = 0.0f, keys = 0.0f, queries = 0.0f;
+        for (uint32_t r = 0; r < args->rows; r++)
+            mean += k[(size_t)r * width + i];
+        mean = kvc_div(mean, (float)args->rows);
+        for (uint32_t r = 0; r < args->rows; r++) {
+            const float off = k[(size_t)r * width + i] - mean;
+            keys = kvc_fma(off, off, keys);
+            for (uint32_t j = 0; q && j < group; j++) {
+                const float x = q[(((size_t)r * args->kv_heads + i / d) * group + j) * d + i % d];
+                queries = kvc_fma(x, x, queries);
+            }
+        }
+        const float factor = q ? kvc_smooth_factor(keys * (float)group, queries) : 1.0f;
+        factors[i] = kvc_div(1.0f, factor);
+        factors[width + i] = factor;
+    }
+}
+
+void KVC_REF(smooth)(struct kvc_device *device, const struct kvc_smooth *args) {
+    const uint32_t d = args->d, group = args->heads / args->kv_heads;
+    const float *factor = kvc_span_data(args->factor);
+    float *x = kvc_span_data(args->x);
+    KVC_ASSERT(args->heads % args->kv_heads == 0 && kvc_span_holds(args->x, (uint64_t)args->rows * args->heads * d));
+    (void)device;
+    for (uint32_t h = 0; h < args->rows * args->heads; h++)
+        for (uint32_t c = 0; c < d; c++)
+            x[(size_t)h * d + c] *= factor[(size_t)(h % args->heads / group) * d + c];
+}
+
 /* Replaces the mean of a head's keys by the centre. x [d] is the head's first key. */
 static void keep_first(enum kvc_type type, uint32_t d, const float *x, float *centre) {
     float key[KVC_ENTRY_GROUP], stored[KVC_ENTRY_GROUP];

@@ -122,12 +122,67 @@ INLINE bool group_range(const float *x, size_t n, float *least, float *largest) 
     return nan;
 }
 
+/* Returns to[c] for each lane of v, where c is the number of the midpoints of kvc_iq4_value below it. */
+INLINE vf look_up(vf v, const float *to) {
+    vf found = vf_set(to[0]);
+    UNROLL
+    for (int i = 0; i < 15; i++) {
+        const float middle = (float)(kvc_iq4_value(i) + kvc_iq4_value(i + 1)) * 0.5f;
+        found = vf_select(vf_less(vf_set(middle), v), vf_set(to[i + 1]), found);
+    }
+    return found;
+}
+
+/* Does the same as kvc_q4h_best. A lane computes the error of one scale. */
+static float q4h_best(const float *x, size_t n, float top) {
+    enum { COUNT = KVC_Q4H_SCALES > LANES ? KVC_Q4H_SCALES : LANES };
+    float scale[COUNT], inverse[COUNT], sum[COUNT], value[16];
+    int best = 0;
+    for (int c = 0; c < 16; c++)
+        value[c] = (float)kvc_iq4_value(c);
+    for (int i = 0; i < COUNT; i++) {
+        scale[i] = kvc_f16_to_f32(kvc_group_scale(top, kvc_q4h_divisor(i % KVC_Q4H_SCALES)));
+        inverse[i] = kvc_q4h_inverse(scale[i]);
+    }
+    for (int i = 0; i < KVC_Q4H_SCALES; i += LANES) {
+        const vf times = vf_load(scale + i), by = vf_load(inverse + i);
+        vf squares = vf_zero();
+        for (size_t e = 0; e < n; e++) {
+            const vf off = vf_sub(vf_set(x[e]), vf_mul(times, look_up(vf_mul(vf_set(x[e]), by), value)));
+            squares = vf_fma(off, off, squares);
+        }
+        vf_store(sum + i, squares);
+    }
+    for (int i = 1; i < KVC_Q4H_SCALES; i++)
+        best = sum[i] < sum[best] ? i : best;
+    return kvc_q4h_divisor(best);
+}
+
+/* Writes the codes of n values in Q4H. */
+static void q4h_codes(const float *x, size_t n, float inverse, kvc_i8 *code) {
+    static const float number[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    size_t e = 0;
+    for (; inverse != 0.0f && e + LANES <= n; e += LANES) {
+        float whole[LANES];
+        vf_store(whole, look_up(vf_mul(vf_load(x + e), vf_set(inverse)), number));
+        UNROLL
+        for (unsigned i = 0; i < LANES; i++)
+            code[e + i] = (kvc_i8)whole[i];
+    }
+    for (; e < n; e++)
+        code[e] = (kvc_i8)kvc_q4h_code(x[e], inverse);
+}
+
 /* Writes the codes of n values. A code is a quant plus `offset`. */
 static void group_codes(enum kvc_type type, const float *x, size_t n, float scale, float minimum, int offset,
                         kvc_i8 *code) {
     const float low = type == KVC_Q4_1 ? 0.0f : (float)-offset, high = type == KVC_Q4_1 ? 15.0f : (float)(offset - 1);
     const vf limit = vf_set(high), least = vf_set(low), magic = vf_set(KVC_ROUND_MAGIC);
     size_t e = 0;
+    if (type == KVC_Q4H) {
+        q4h_codes(x, n, kvc_q4h_inverse(scale), code);
+        return;
+    }
     if (type == KVC_IQ4_NL || scale == 0.0f || kvc_is_nan(scale)) {
         for (; e < n; e++)
             code[e] = (kvc_i8)(type == KVC_IQ4_NL ? kvc_group_iq4(x[e], scale) : offset);
@@ -155,7 +210,10 @@ static uint32_t store_packed(enum kvc_type type, unsigned char *group, const flo
     kvc_i8 code[KVC_ENTRY_GROUP] = {0};
     const bool nan = group_range(x, n, &least, &largest);
     const float top = type == KVC_Q4_1 ? largest - least : kvc_group_top(least, largest);
-    const float by = type == KVC_Q4_1 ? 15.0f : type == KVC_IQ4_NL ? -127.0f : (float)-offset;
+    const float by = type == KVC_Q4H      ? q4h_best(x, n, top)
+                     : type == KVC_Q4_1   ? 15.0f
+                     : type == KVC_IQ4_NL ? -127.0f
+                                          : (float)-offset;
     const kvc_u16 half = nan ? KVC_Q8_NAN_SCALE : kvc_group_scale(top, by);
     memcpy(group, &half, sizeof half);
     unsigned char *q = group + 2;

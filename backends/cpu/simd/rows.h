@@ -15,7 +15,7 @@ struct rows_job {
     const struct kvc_weight *table;
     size_t count, piece, width; /* count: number of rows, or of values if width is 1; piece: rows or values per task;
                                  * width: floats per row */
-    uint32_t heads, head_size, rotary;
+    uint32_t heads, head_size, rotary, group;
     float eps, share, cap;
     bool interleaved, centred;
     enum kvc_activation activation;
@@ -378,6 +378,94 @@ static void scale(struct kvc_device *device, const struct kvc_scale *args) {
     run_pieces(device, &job, scale_task, (double)args->n * (args->cap != 0.0f ? 60 : 2) / LANES);
 }
 
+/* ---- smooth ---- */
+
+/* Sums over rows, for LANES channels of a KV head: the squares of keys less their mean, and of its group's queries. */
+static void smooth_sums(const struct kvc_smooth_factors *args, size_t i, vf *keys, vf *queries) {
+    const size_t width = (size_t)args->kv_heads * args->d, group = args->heads / args->kv_heads;
+    const float *k = (const float *)kvc_span_data(args->k) + i;
+    const float *q = (const float *)kvc_span_data(args->q) + i / args->d * group * args->d + i % args->d;
+    vf mean = vf_zero();
+    *keys = *queries = vf_zero();
+    for (size_t r = 0; r < args->rows; r++)
+        mean = vf_add(mean, vf_load(k + r * width));
+    mean = vf_div(mean, vf_set((float)args->rows));
+    for (size_t r = 0; r < args->rows; r++) {
+        const vf off = vf_sub(vf_load(k + r * width), mean);
+        *keys = vf_fma(off, off, *keys);
+        for (size_t j = 0; j < group; j++) {
+            const vf x = vf_load(q + r * group * width + j * args->d);
+            *queries = vf_fma(x, x, *queries);
+        }
+    }
+}
+
+/* Does for one channel what smooth_sums does. */
+static void smooth_sums_of_one(const struct kvc_smooth_factors *args, size_t i, float *keys, float *queries) {
+    const size_t width = (size_t)args->kv_heads * args->d, group = args->heads / args->kv_heads;
+    const float *k = (const float *)kvc_span_data(args->k) + i;
+    const float *q = (const float *)kvc_span_data(args->q) + i / args->d * group * args->d + i % args->d;
+    float mean = 0.0f;
+    *keys = *queries = 0.0f;
+    for (size_t r = 0; r < args->rows; r++)
+        mean += k[r * width];
+    mean = kvc_div(mean, (float)args->rows);
+    for (size_t r = 0; r < args->rows; r++) {
+        *keys = kvc_fma(k[r * width] - mean, k[r * width] - mean, *keys);
+        for (size_t j = 0; j < group; j++)
+            *queries = kvc_fma(q[r * group * width + j * args->d], q[r * group * width + j * args->d], *queries);
+    }
+}
+
+static void smooth_factors(struct kvc_device *device, const struct kvc_smooth_factors *args) {
+    const size_t d = args->d, width = (size_t)args->kv_heads * d;
+    const float group = (float)(args->heads / args->kv_heads);
+    float *factors = kvc_span_data(args->factors), keys[LANES], queries[LANES];
+    KVC_ASSERT(args->rows > 0 && args->heads % args->kv_heads == 0);
+    (void)device;
+    for (size_t i = 0, n; i < width; i += n) {
+        n = i % d + LANES <= d ? LANES : 1;
+        if (args->q.buffer && n == LANES) {
+            vf a, b;
+            smooth_sums(args, i, &a, &b);
+            vf_store(keys, a);
+            vf_store(queries, b);
+        } else if (args->q.buffer) {
+            smooth_sums_of_one(args, i, keys, queries);
+        }
+        for (size_t c = 0; c < n; c++) {
+            const float factor = args->q.buffer ? kvc_smooth_factor(keys[c] * group, queries[c]) : 1.0f;
+            factors[i + c] = kvc_div(1.0f, factor);
+            factors[width + i + c] = factor;
+        }
+    }
+}
+
+static void smooth_task(void *argument, size_t task, unsigned thread) {
+    const struct rows_job *job = argument;
+    const size_t end = piece_end(job, task);
+    (void)thread;
+    for (size_t r = task * job->piece; r < end; r++)
+        for (uint32_t h = 0; h < job->heads; h++) {
+            float *x = job->y + r * job->width + (size_t)h * job->head_size;
+            const float *factor = job->x + (size_t)(h / job->group) * job->head_size;
+            for (uint32_t c = 0; c < job->head_size; c++)
+                x[c] *= factor[c];
+        }
+}
+
+static void smooth(struct kvc_device *device, const struct kvc_smooth *args) {
+    struct rows_job job = {.y = kvc_span_data(args->x),
+                           .x = kvc_span_data(args->factor),
+                           .count = args->rows,
+                           .width = (size_t)args->heads * args->d,
+                           .heads = args->heads,
+                           .head_size = args->d,
+                           .group = args->heads / args->kv_heads};
+    KVC_ASSERT(args->heads % args->kv_heads == 0);
+    run_pieces(device, &job, smooth_task, (double)args->rows * args->heads * args->d / LANES);
+}
+
 /* ---- centre ---- */
 
 static void centre_task(void *argument, size_t task, unsigned thread) {
@@ -390,17 +478,12 @@ static void centre_task(void *argument, size_t task, unsigned thread) {
 
 /* Replaces the mean of n channels of keys, one group at most, by the centre. x [n] is from the first key. */
 static void keep_first(const float *x, float *centre, size_t n, float half) {
-    float least = x[0] - centre[0], largest = least;
-    bool nan = false;
-    for (size_t i = 0; i < n; i++) {
-        const float key = x[i] - centre[i];
-        least = key < least ? key : least;
-        largest = key > largest ? key : largest;
-        nan = nan || kvc_is_nan(key);
-    }
-    const kvc_u16 scale = nan ? KVC_Q8_NAN_SCALE : kvc_group_scale(kvc_group_top(least, largest), -half);
+    float key[KVC_ENTRY_GROUP];
     for (size_t i = 0; i < n; i++)
-        centre[i] = x[i] - kvc_group_value(x[i] - centre[i], kvc_f16_to_f32(scale), half);
+        key[i] = x[i] - centre[i];
+    kvc_round_group(key, (int)n, half);
+    for (size_t i = 0; i < n; i++)
+        centre[i] = x[i] - key[i];
 }
 
 static void centre(struct kvc_device *device, const struct kvc_centre *args) {

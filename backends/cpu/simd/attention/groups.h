@@ -59,12 +59,12 @@ INLINE __m256i high_bits_256(enum kvc_type type, const unsigned char *high) {
     return _mm256_slli_epi16(_mm256_and_si256(pairs, _mm256_set1_epi8(3)), 4);
 }
 
-/* Does the same as whole_quants, and also supports IQ4_NL. */
+/* Does the same as whole_quants, and also supports types whose quants are looked up. */
 INLINE void whole_quants_256(enum kvc_type type, unsigned half, bool minus, kvc_i8 *to, const unsigned char *q) {
     const __m128i four = _mm_loadu_si128((const __m128i *)(const void *)q);
     __m256i x = _mm256_inserti128_si256(_mm256_castsi128_si256(four), _mm_srli_epi16(four, 4), 1);
     x = _mm256_and_si256(x, _mm256_set1_epi8(15));
-    if (type == KVC_IQ4_NL) {
+    if (KVC_LOOKS_UP(KVC_, type)) {
         kvc_i8 value[16];
         UNROLL
         for (int i = 0; i < 16; i++)
@@ -83,7 +83,7 @@ INLINE void whole_quants_256(enum kvc_type type, unsigned half, bool minus, kvc_
 /* Writes the quants of a group of n channels, whose codes begin at `q`. If `minus` is true, negates the quants. Inlined
  * for each type, and for whole groups. */
 INLINE void group_quants(enum kvc_type type, bool minus, kvc_i8 *to, const unsigned char *q, size_t n) {
-    const int half = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 || type == KVC_IQ4_NL ? 0 : 8;
+    const int half = type == KVC_Q5H ? 16 : type == KVC_Q6H ? 32 : type == KVC_Q4_1 || KVC_LOOKS_UP(KVC_, type) ? 0 : 8;
     const unsigned char *high = q + kvc_min_u64(n, 16);
     if (type == KVC_Q8_0) {
         memcpy(to, q, n);
@@ -91,7 +91,7 @@ INLINE void group_quants(enum kvc_type type, bool minus, kvc_i8 *to, const unsig
     } else if (n == KVC_ENTRY_GROUP) {
         whole_quants_256(type, (unsigned)half, minus, to, q);
 #endif
-    } else if (type == KVC_IQ4_NL) {
+    } else if (KVC_LOOKS_UP(KVC_, type)) {
         for (size_t e = 0; e < n; e++)
             to[e] = (kvc_i8)(minus ? -kvc_iq4_value(KVC_CODE4(q, e)) : kvc_iq4_value(KVC_CODE4(q, e)));
     } else if (n == KVC_ENTRY_GROUP) {
@@ -153,6 +153,7 @@ static NEVER_INLINE void dequantize_packed(enum kvc_type type, float *to, const 
         dequantize_groups(KVC_Q4_1, KVC_GROUP_Q4_1, to, row, d);
         return;
     case KVC_IQ4_NL:
+    case KVC_Q4H:
         dequantize_groups(KVC_IQ4_NL, KVC_GROUP_IQ4_NL, to, row, d);
         return;
     case KVC_Q5H:

@@ -150,7 +150,7 @@ static void rewrite_rows(enum kvc_type type, enum kvc_type read, const struct pa
         rows_to_q8(KVC_Q5H, KVC_GROUP_Q5H, from, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type == KVC_Q6H)
         rows_to_q8(KVC_Q6H, KVC_GROUP_Q6H, from, d, to, to_bytes);
-    else if (read == KVC_Q8_0 && type == KVC_IQ4_NL)
+    else if (read == KVC_Q8_0 && KVC_LOOKS_UP(KVC_, type))
         rows_to_q8(KVC_IQ4_NL, KVC_GROUP_IQ4_NL, from, d, to, to_bytes);
     else if (read == KVC_Q8_0 && type == KVC_Q4_1)
         level_rows_to_q8(from, d, to, to_bytes);
