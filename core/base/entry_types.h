@@ -136,8 +136,8 @@ KVC_INLINE float kvc_q4h_best(const float *x, int n, float top) {
     return best;
 }
 
-/* Replaces x [n], a group at most, by the values that Q4H, Q5H or Q6H hold for it. half is 8 (Q4H), 16 or 32. */
-KVC_INLINE void kvc_round_group(float *x, int n, float half) {
+/* Replaces x [n], a group at most, by the values that Q4H, Q5H or Q6H hold for it. limit is 8 (Q4H), 16 or 32. */
+KVC_INLINE void kvc_round_group(float *x, int n, float limit) {
     float least = x[0], largest = x[0], top, scale, inverse;
     int nan = 0;
     for (int i = 0; i < n; i++) {
@@ -147,11 +147,11 @@ KVC_INLINE void kvc_round_group(float *x, int n, float half) {
     }
     top = kvc_group_top(least, largest);
     scale = kvc_f16_to_f32(nan ? (kvc_u16)KVC_Q8_NAN_SCALE
-                               : kvc_group_scale(top, half == 8.0f ? kvc_q4h_best(x, n, top) : -half));
+                               : kvc_group_scale(top, limit == 8.0f ? kvc_q4h_best(x, n, top) : -limit));
     inverse = kvc_q4h_inverse(scale);
     for (int i = 0; i < n; i++)
-        x[i] = scale * (half == 8.0f ? (float)kvc_iq4_value(kvc_q4h_code(x[i], inverse))
-                                     : (float)kvc_group_quant(x[i], scale, -half, half - 1.0f));
+        x[i] = scale * (limit == 8.0f ? (float)kvc_iq4_value(kvc_q4h_code(x[i], inverse))
+                                     : (float)kvc_group_quant(x[i], scale, -limit, limit - 1.0f));
 }
 
 /* Returns (keys / queries)^(1/8), or 1 if the quotient is not from 2^-40 to 2^40. If the arguments are sums of squares,
