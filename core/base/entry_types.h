@@ -151,14 +151,14 @@ KVC_INLINE void kvc_round_group(float *x, int n, float limit) {
     inverse = kvc_q4h_inverse(scale);
     for (int i = 0; i < n; i++)
         x[i] = scale * (limit == 8.0f ? (float)kvc_iq4_value(kvc_q4h_code(x[i], inverse))
-                                     : (float)kvc_group_quant(x[i], scale, -limit, limit - 1.0f));
+                                      : (float)kvc_group_quant(x[i], scale, -limit, limit - 1.0f));
 }
 
 /* Returns (keys / queries)^(1/8), or 1 if the quotient is not from 2^-40 to 2^40. If the arguments are sums of squares,
  * the result is the fourth root of the quotient of keys and queries. */
 KVC_INLINE float kvc_smooth_factor(float keys, float queries) {
     const float quotient = kvc_div(keys, queries);
-    if (!(quotient >= 0x1p-40f && quotient <= 0x1p40f))
+    if (!(quotient >= 9.094947017729282e-13f && quotient <= 1099511627776.0f)) /* C++ has no hexadecimal floats */
         return 1.0f;
     return kvc_sqrt(kvc_sqrt(kvc_sqrt(quotient)));
 }

@@ -78,10 +78,10 @@ static void embed_types(void **state) {
 }
 
 static void smooth_by_definition(void **state) {
-    enum { ROWS = 9, HEADS = 6, KV = 2, D = 5, WIDTH = KV * D };
-    struct kvc_span k = values(ROWS * WIDTH), q = values(ROWS * HEADS * D), factors = buffer(2 * WIDTH * 4);
+    enum { ROWS = 9, QUERY_HEADS = 6, KV = 2, SIZE = 5, WIDTH = KV * SIZE };
+    struct kvc_span k = values(ROWS * WIDTH), q = values(ROWS * QUERY_HEADS * SIZE), factors = buffer(2 * WIDTH * 4);
     struct kvc_smooth_factors args = {
-        .k = k, .q = q, .factors = factors, .rows = ROWS, .heads = HEADS, .kv_heads = KV, .d = D};
+        .k = k, .q = q, .factors = factors, .rows = ROWS, .heads = QUERY_HEADS, .kv_heads = KV, .d = SIZE};
     (void)state;
     for (int r = 0; r < ROWS; r++)
         floats(k)[r * WIDTH + 3] = 0.25f; /* a constant channel: its factors are 1 */
@@ -92,19 +92,19 @@ static void smooth_by_definition(void **state) {
             mean += (double)floats(k)[r * WIDTH + i] / ROWS;
         for (int r = 0; r < ROWS; r++) {
             keys += pow((double)floats(k)[r * WIDTH + i] - mean, 2) / ROWS;
-            for (int h = i / D * 3; h < i / D * 3 + 3; h++)
-                queries += pow((double)floats(q)[(r * HEADS + h) * D + i % D], 2) / (3 * ROWS);
+            for (int h = i / SIZE * 3; h < i / SIZE * 3 + 3; h++)
+                queries += pow((double)floats(q)[(r * QUERY_HEADS + h) * SIZE + i % SIZE], 2) / (3 * ROWS);
         }
         const double factor = i == 3 ? 1.0 : pow(sqrt(keys) / sqrt(queries), 0.25);
         assert_near(floats(factors)[WIDTH + i], factor, 1e-5);
         assert_near(floats(factors)[i], 1 / factor, 1e-5);
     }
-    struct kvc_span x = values(ROWS * HEADS * D), before = values(ROWS * HEADS * D);
-    memcpy(floats(before), floats(x), ROWS * HEADS * D * 4);
-    OPS->smooth(device,
-                &(struct kvc_smooth){.x = x, .factor = factors, .rows = ROWS, .heads = HEADS, .kv_heads = KV, .d = D});
-    for (int i = 0; i < ROWS * HEADS * D; i++)
-        assert_true(floats(x)[i] == floats(before)[i] * floats(factors)[i / D % HEADS / 3 * D + i % D]);
+    struct kvc_span x = values(ROWS * QUERY_HEADS * SIZE), before = values(ROWS * QUERY_HEADS * SIZE);
+    memcpy(floats(before), floats(x), ROWS * QUERY_HEADS * SIZE * 4);
+    OPS->smooth(device, &(struct kvc_smooth){
+                            .x = x, .factor = factors, .rows = ROWS, .heads = QUERY_HEADS, .kv_heads = KV, .d = SIZE});
+    for (int i = 0; i < ROWS * QUERY_HEADS * SIZE; i++)
+        assert_true(floats(x)[i] == floats(before)[i] * floats(factors)[i / SIZE % QUERY_HEADS / 3 * SIZE + i % SIZE]);
     args.q.buffer = NULL;
     OPS->smooth_factors(device, &args);
     for (int i = 0; i < 2 * WIDTH; i++)
