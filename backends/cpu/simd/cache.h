@@ -122,24 +122,35 @@ INLINE bool group_range(const float *x, size_t n, float *least, float *largest) 
     return nan;
 }
 
-/* Returns to[c] for each lane of v, where c is the number of the midpoints of kvc_iq4_value below it. */
+/* The numbers of kvc_iq4_value, and the midpoints between them. */
+static const float q4h_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const float q4h_middles[19] = {-115.5f, -93.5f, -74, -57, -42, -28.5f, -16, -4.5f, 7, 19,
+                                      31.5f,   45.5f,  61,  79,  101, 0,      0,   0,     0};
+
+/* Returns to[c] [16] for each lane of v, where c is the number of the midpoints below it. */
 INLINE vf look_up(vf v, const float *to) {
+#if LANES == 16 /* a binary search */
+    vi c = _mm512_maskz_set1_epi32(vf_less(vf_set(q4h_middles[7]), v), 8);
+    UNROLL
+    for (int step = 4; step > 0; step /= 2) {
+        const vf middle = _mm512_permutexvar_ps(c, vf_load(q4h_middles + step - 1));
+        c = _mm512_mask_add_epi32(c, vf_less(middle, v), c, vi_set(step));
+    }
+    return _mm512_permutexvar_ps(c, vf_load(to));
+#else
     vf found = vf_set(to[0]);
     UNROLL
-    for (int i = 0; i < 15; i++) {
-        const float middle = (float)(kvc_iq4_value(i) + kvc_iq4_value(i + 1)) * 0.5f;
-        found = vf_select(vf_less(vf_set(middle), v), vf_set(to[i + 1]), found);
-    }
+    for (int i = 0; i < 15; i++)
+        found = vf_select(vf_less(vf_set(q4h_middles[i]), v), vf_set(to[i + 1]), found);
     return found;
+#endif
 }
 
 /* Does the same as kvc_q4h_best. A lane computes the error of one scale. */
 static float q4h_best(const float *x, size_t n, float top) {
     enum { COUNT = KVC_Q4H_SCALES > LANES ? KVC_Q4H_SCALES : LANES };
-    float scale[COUNT], inverse[COUNT], sum[COUNT], value[16];
+    float scale[COUNT], inverse[COUNT], sum[COUNT];
     int best = 0;
-    for (int c = 0; c < 16; c++)
-        value[c] = (float)kvc_iq4_value(c);
     for (int i = 0; i < COUNT; i++) {
         scale[i] = kvc_f16_to_f32(kvc_group_scale(top, kvc_q4h_divisor(i % KVC_Q4H_SCALES)));
         inverse[i] = kvc_q4h_inverse(scale[i]);
@@ -148,7 +159,7 @@ static float q4h_best(const float *x, size_t n, float top) {
         const vf times = vf_load(scale + i), by = vf_load(inverse + i);
         vf squares = vf_zero();
         for (size_t e = 0; e < n; e++) {
-            const vf off = vf_sub(vf_set(x[e]), vf_mul(times, look_up(vf_mul(vf_set(x[e]), by), value)));
+            const vf off = vf_sub(vf_set(x[e]), vf_mul(times, look_up(vf_mul(vf_set(x[e]), by), q4h_values)));
             squares = vf_fma(off, off, squares);
         }
         vf_store(sum + i, squares);
