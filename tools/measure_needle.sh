@@ -29,7 +29,7 @@ specs() { # BUDGET
     done
     printf -- '--kv snapkv:budget=%s+morphkv:budget=%s ' "$1" "$1"
     # settings that influence the order: pooling, and morphkv's fusion of rows
-    printf -- '--kv snapkv:budget=%s,kernel=1 --kv dapq:budget=%s,content=ends,kernel=1 ' "$1" "$1"
+    printf -- '--kv snapkv:budget=%s,kernel=1 --kv dapq:budget=%s,content=ends,pseudo=32,kernel=1 ' "$1" "$1"
     printf -- '--kv take:budget=%s,chunk=512,pooling=max,kernel=7 --kv morphkv:budget=%s,fusion=max ' "$1" "$1"
 }
 

@@ -66,7 +66,7 @@ def layers(budget, first):
 
 REPEATED = ["full", "morphkv:budget=200", "snapkv:budget=200"]
 BUDGETS = (64, 128, 200, 400)  # 3, 6, 10 and 20 % of 2,000 tokens
-DAPQ = "dapq:budget={},content=ends"
+DAPQ = "dapq:budget={},content=ends,pseudo=32"
 PROMPT = each("snapkv:budget={}", *BUDGETS) + each(DAPQ, *BUDGETS)
 TAKE, TAKE_PROBES, TAKE_MAX, TAKE_BOTH = ["take:budget=200,chunk=512" + more for more in (
     ",probe_sees=chunk,pooling=avg,kernel=5", ",pooling=avg,kernel=5", ",probe_sees=chunk", "")]
@@ -101,14 +101,14 @@ SEEN = ["full"] + PROMPT + [TAKE, TAKE_BOTH] + ORDER + TENTH + traffic(64, 200)
 UNSEEN = PROMPT + [TAKE, TAKE_BOTH] + ORDER + each("rocketkv:budget={}", 64, 200)
 DEMO = ["full"] + each("snapkv:budget={}", 64, 200) + each(DAPQ, 64, 200) + [TAKE, TAKE_BOTH]
 DEMO_TAKE = [TAKE, TAKE_PROBES, TAKE_MAX, TAKE_BOTH, TAKE_BOTH + ",warmup_layers=0"]
-DEMO_ORDER = ["snapkv:budget=128", "dapq:budget=128,content=ends"] + ORDER
+DEMO_ORDER = ["snapkv:budget=128", "dapq:budget=128,content=ends,pseudo=32"] + ORDER
 DEMO_TRAFFIC = ["full", "snapkv:budget=64"] + traffic(64) + ["snapkv:budget=64,per=head", "morphkv:budget=256"]
 GEMMA_SEEN = (["full"] + each("snapkv:budget={}", 64, 200) + each(DAPQ, 64, 200) + [TAKE, TAKE_BOTH] +
               ["h2o:budget=128,stages=prompt", "streaming:budget=128,stages=prompt"] + traffic(64))
 GEMMA_UNSEEN = GEMMA_SEEN[1:9]
 RECALL = (each("snapkv:budget={}", 64, 200) + each(DAPQ, 64, 200) +
-          ["dapq:budget=64,content=random", "dapq:budget=64,content=ends,kernel=1", "snapkv:budget=64,kernel=1", TAKE,
-           TAKE_BOTH])
+          ["dapq:budget=64,content=random,pseudo=32", "dapq:budget=64,content=ends,pseudo=32,kernel=1",
+           "snapkv:budget=64,kernel=1", TAKE, TAKE_BOTH])
 TURNS = ["full"] + [kv for t in (64, 128) for kv in [f"snapkv:budget={t}", f"rocketkv-mt:budget={t}"] + traffic(t)]
 SCB = ["full", "snapkv:budget=128", "rocketkv-mt:budget=128"] + traffic(128)
 ANSWER = (["full"] + constant(128) + constant(256) + ["morphkv:budget=256,window=128,fusion=max"])

@@ -131,18 +131,18 @@ DAPQ = [
           "kvcull's dapq pools as snapkv does; the formula as printed does not. If both keep a fact that was asked "
           "for, neither can be better. With `unseen`, neither window contains a question: dapq's window consists of "
           "the first and last tokens of the text.",
-          prompt(PROMPT_SETS, [("dapq:budget=64,content=ends", "snapkv:budget=64")])),
+          prompt(PROMPT_SETS, [("dapq:budget=64,content=ends,pseudo=32", "snapkv:budget=64")])),
     Claim("Above SnapKV at larger budgets, too",
           "DapQ has the highest average at nearly every budget (RULER, Llama-3-8B: 56.9 versus 52.2 at 256 entries, "
           "67.8 versus 60.6 at 512)", "section 5.2, Table 11",
           "As above. If the question is in the prompt, snapkv's window contains all of it, and dapq's window "
           "contains its last 28 tokens at other positions.",
           prompt((DEMO_ORDER, *PROMPT_SETS),
-                 [(f"dapq:budget={b},content=ends", f"snapkv:budget={b}") for b in BUDGETS[1:]])),
+                 [(f"dapq:budget={b},content=ends,pseudo=32", f"snapkv:budget={b}") for b in BUDGETS[1:]])),
     Claim("Harder retrieval", "the gap is widest where values are UUIDs (S-NIAH-3 59.6 versus 1.4 at 512 entries)",
           "section 5.2, Table 11",
           "Sets whose task the full cache cannot solve are left out (the table above).",
-          prompt((KV,), [(f"dapq:budget={b},content=ends", f"snapkv:budget={b}") for b in BUDGETS])),
+          prompt((KV,), [(f"dapq:budget={b},content=ends,pseudo=32", f"snapkv:budget={b}") for b in BUDGETS])),
     Claim("Pseudo queries recall what the answer attends to",
           "of the entries that the answer attends to most, a window of pseudo queries at the answer's positions "
           "keeps more than SnapKV's window", "section 3.3, Figure 3",
@@ -152,13 +152,13 @@ DAPQ = [
           "both methods lose recall by it, and dapq more. Without pooling, as both formulas are printed (kernel=1), "
           "pseudo queries recall more than the prompt's last queries. But a number needs its neighbours "
           "(docs/measured/needle.md), and so both pool by default.",
-          recall(("dapq:budget=64,content=ends", "snapkv:budget=64"),
-                 ("dapq:budget=200,content=ends", "snapkv:budget=200"),
-                 ("dapq:budget=64,content=ends,kernel=1", "snapkv:budget=64,kernel=1"))),
+          recall(("dapq:budget=64,content=ends,pseudo=32", "snapkv:budget=64"),
+                 ("dapq:budget=200,content=ends,pseudo=32", "snapkv:budget=200"),
+                 ("dapq:budget=64,content=ends,pseudo=32,kernel=1", "snapkv:budget=64,kernel=1"))),
     Claim("Position matters more than content",
           "the content of the pseudo tokens hardly matters: random ones do nearly as well", "section 6.1, Figure 4(a)",
           "The same windows, with random tokens of the prompt in place of its first 4 and last 28.",
-          recall(("dapq:budget=64,content=random", "dapq:budget=64,content=ends")), level=True),
+          recall(("dapq:budget=64,content=random,pseudo=32", "dapq:budget=64,content=ends,pseudo=32")), level=True),
 ]
 
 ORDER = [
@@ -168,7 +168,7 @@ ORDER = [
           "DapQ, Table 11",
           "Each method is compared with the next in the paper's order. pyramidkv gives the lower layers more entries"
           " and the upper ones fewer; which layers look for the fact differs between models.",
-          prompt((DEMO_ORDER, NEEDLE), [("dapq:budget=128,content=ends", "snapkv:budget=128"),
+          prompt((DEMO_ORDER, NEEDLE), [("dapq:budget=128,content=ends,pseudo=32", "snapkv:budget=128"),
                                         ("snapkv:budget=128", "pyramidkv:budget=128"),
                                         ("pyramidkv:budget=128", "h2o:budget=128,stages=prompt"),
                                         ("h2o:budget=128,stages=prompt", "streaming:budget=128,stages=prompt")],

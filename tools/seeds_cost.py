@@ -16,8 +16,8 @@ PROMPT, ANSWER, MORPH = 1024, 2560, 512  # a short prompt, a long answer, and th
 MEMORY = 1 << 30  # bytes of all caches together, where the largest batch that fits is measured
 CONSTANT = (f"h2o:budget={MORPH}", f"morphkv:budget={MORPH}", f"morphkv:budget={MORPH},every=8")
 DAPQ = ("full", "streaming:budget=256", "h2o:budget=256", "pyramidkv:budget=256", "snapkv:budget=256",
-        "dapq:budget=256")
-PREFILL = ("full", "snapkv:budget=256", "dapq:budget=256", "fastkv:budget=512", "take:budget=512")
+        "dapq:budget=256,pseudo=32")
+PREFILL = ("full", "snapkv:budget=256", "dapq:budget=256,pseudo=32", "fastkv:budget=512", "take:budget=512")
 ROCKET = ("full",) + tuple(f"rocketkv:budget={budget}" for budget in (256, 512, 1024, 2048, 4096))
 
 

@@ -155,7 +155,7 @@ static struct kvc_replay *run_prompt(const char *spec, const struct shape *shape
         FINE(kvc_replay_windows(replay, shape->windows, &error));
     for (uint32_t l = 0; l < g->layers; l++) {
         if (strstr(spec, "dapq") && prompt > 96)
-            FINE(kvc_replay_pseudo(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), 32, &error));
+            FINE(kvc_replay_pseudo(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), 8, &error));
         if ((strstr(spec, "kvzip") || strstr(spec, "kvcompose")) && prompt > 96)
             FINE(kvc_replay_pseudo(replay, l, q_row(t, l, 0), t->k + kv_at(t, l, 0, 0), prompt, &error));
         const char *chunk = strstr(spec, "chunk=");
