@@ -16,7 +16,7 @@
 #include "core/base/bytes_hash.h"
 #include "models/files/output.h"
 
-enum { FORMAT_VERSION = 3 };
+enum { FORMAT_VERSION = 4 };
 
 static const char mark[8] = "KVCsaved";
 

@@ -108,12 +108,12 @@ static void test_damaged(void **state) {
     more[count] = 0;
     write_bytes(more, count + 1);
     refused("1 bytes follow its end", KVC_INPUT);
-    more[8] = 4;
+    more[8] = 5;
     write_bytes(more, count);
-    refused("version 4.0; this program reads version 3.0", KVC_INPUT);
+    refused("version 5.0; this program reads version 4.0", KVC_INPUT);
     more[8] = 1;
     write_bytes(more, count);
-    refused("version 1.0; this program reads version 3.0; give the model its text again", KVC_INPUT);
+    refused("version 1.0; this program reads version 4.0; give the model its text again", KVC_INPUT);
     remove(file_path);
     refused("No such file", KVC_INPUT);
     assert_int_equal(mkfifo(file_path, 0600), 0);
