@@ -22,7 +22,7 @@
  *   Q8_0                 scale = f16(amax / 127), quant = rint(x / scale), from -127 to 127
  *   Q4_0, Q5H, Q6H       scale = f16(top / -half), quant = rint(x / scale), from -half to half - 1; half is 8, 16 or 32
  *   IQ4_NL               scale = f16(top / -127), quant = kvc_iq4_value(c), which is nearest to x / scale
- *   Q4H                  scale = f16(top / kvc_q4h_divisor(x)), quant = kvc_iq4_value(c), which is nearest to x / scale
+ *   Q4H                  scale = f16(top / kvc_q4h_best(x)), quant = kvc_iq4_value(c), which is nearest to x / scale
  *   Q4_1                 scale = f16((largest - least) / 15), quant = rint((x - minimum) / scale), from 0 to 15
  *
  * `least` and `largest` are the group's smallest and largest value. amax is the larger of -least and largest. top is
