@@ -380,41 +380,26 @@ static void scale(struct kvc_device *device, const struct kvc_scale *args) {
 
 /* ---- smooth ---- */
 
-/* Sums over rows, for LANES channels of a KV head: the squares of keys less their mean, and of its group's queries. */
-static void smooth_sums(const struct kvc_smooth_factors *args, size_t i, vf *keys, vf *queries) {
+/* Sums over rows, for channels i to i + n - 1 of one KV head, where n is at most LANES: the squares of keys less their
+ * mean, and of the queries of its group. */
+static void smooth_sums(const struct kvc_smooth_factors *args, size_t i, size_t n, float *keys, float *queries) {
     const size_t width = (size_t)args->kv_heads * args->d, group = args->heads / args->kv_heads;
     const float *k = (const float *)kvc_span_data(args->k) + i;
     const float *q = (const float *)kvc_span_data(args->q) + i / args->d * group * args->d + i % args->d;
-    vf mean = vf_zero();
-    *keys = *queries = vf_zero();
+    vf mean = vf_zero(), key_squares = vf_zero(), query_squares = vf_zero();
     for (size_t r = 0; r < args->rows; r++)
-        mean = vf_add(mean, vf_load(k + r * width));
+        mean = vf_add(mean, vf_part_load(k + r * width, n));
     mean = vf_div(mean, vf_set((float)args->rows));
     for (size_t r = 0; r < args->rows; r++) {
-        const vf off = vf_sub(vf_load(k + r * width), mean);
-        *keys = vf_fma(off, off, *keys);
+        const vf off = vf_sub(vf_part_load(k + r * width, n), mean);
+        key_squares = vf_fma(off, off, key_squares);
         for (size_t j = 0; j < group; j++) {
-            const vf x = vf_load(q + r * group * width + j * args->d);
-            *queries = vf_fma(x, x, *queries);
+            const vf x = vf_part_load(q + r * group * width + j * args->d, n);
+            query_squares = vf_fma(x, x, query_squares);
         }
     }
-}
-
-/* Does for one channel what smooth_sums does. */
-static void smooth_sums_of_one(const struct kvc_smooth_factors *args, size_t i, float *keys, float *queries) {
-    const size_t width = (size_t)args->kv_heads * args->d, group = args->heads / args->kv_heads;
-    const float *k = (const float *)kvc_span_data(args->k) + i;
-    const float *q = (const float *)kvc_span_data(args->q) + i / args->d * group * args->d + i % args->d;
-    float mean = 0.0f;
-    *keys = *queries = 0.0f;
-    for (size_t r = 0; r < args->rows; r++)
-        mean += k[r * width];
-    mean = kvc_div(mean, (float)args->rows);
-    for (size_t r = 0; r < args->rows; r++) {
-        *keys = kvc_fma(k[r * width] - mean, k[r * width] - mean, *keys);
-        for (size_t j = 0; j < group; j++)
-            *queries = kvc_fma(q[r * group * width + j * args->d], q[r * group * width + j * args->d], *queries);
-    }
+    vf_store(keys, key_squares);
+    vf_store(queries, query_squares);
 }
 
 static void smooth_factors(struct kvc_device *device, const struct kvc_smooth_factors *args) {
@@ -424,15 +409,9 @@ static void smooth_factors(struct kvc_device *device, const struct kvc_smooth_fa
     KVC_ASSERT(args->rows > 0 && args->heads % args->kv_heads == 0);
     (void)device;
     for (size_t i = 0, n; i < width; i += n) {
-        n = i % d + LANES <= d ? LANES : 1;
-        if (args->q.buffer && n == LANES) {
-            vf a, b;
-            smooth_sums(args, i, &a, &b);
-            vf_store(keys, a);
-            vf_store(queries, b);
-        } else if (args->q.buffer) {
-            smooth_sums_of_one(args, i, keys, queries);
-        }
+        n = kvc_min_u64(d - i % d, LANES);
+        if (args->q.buffer)
+            smooth_sums(args, i, n, keys, queries);
         for (size_t c = 0; c < n; c++) {
             const float factor = args->q.buffer ? kvc_smooth_factor(keys[c] * group, queries[c]) : 1.0f;
             factors[i + c] = kvc_div(1.0f, factor);
